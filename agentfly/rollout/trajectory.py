@@ -13,7 +13,15 @@ from agentfly.context.task import Task
 from agentfly.models.engine import Message
 
 FinishReason = Literal[
-    "stop", "terminal", "max_turns", "max_tokens", "context_full", "timeout", "error", "cancelled"
+    "stop",
+    "terminal",
+    "max_turns",
+    "max_tokens",
+    "context_full",
+    "invalid_calls",
+    "timeout",
+    "error",
+    "cancelled",
 ]
 FINISH_REASONS: tuple[str, ...] = get_args(FinishReason)
 

@@ -1,0 +1,40 @@
+"""Opens a rollout's conversation with the model: leases the engine, picks the form that it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly.agent import Tool
+from agentfly.context import Context
+from agentfly.models.engine import Message
+from agentfly.models.spec import ModelSpec
+from agentfly.rollout.chat_format import ChatFormat
+from agentfly.rollout.conversation import ChatConversation, Conversation, TokenConversation
+
+
+class ConversationOpener:
+    """One for each process: the tokenizer and the tool schemas are prepared once.
+
+    Args:
+        model: the pool of engines.
+        tools: of the agent.
+    """
+
+    def __init__(self, model: ModelSpec, tools: Sequence[Tool]) -> None:
+        self._model = model
+        self._schemas = [tool.spec for tool in tools]
+        self._format = None if model.speaks == "messages" else ChatFormat.load(model.path, family=model.family)
+
+    async def open(self, ctx: Context, messages: Sequence[Message]) -> Conversation:
+        """A conversation on an engine that is leased to the rollout.
+
+        Raises:
+            ResourceError, ModelError: there is no engine to be had.
+        """
+        engine = await ctx.acquire(self._model)
+        if self._format is None:
+            return ChatConversation(engine, messages, self._schemas, session=ctx.rollout_id)
+        info = await engine.info()
+        return TokenConversation(
+            engine, self._format, messages, self._schemas, session=ctx.rollout_id, max_context=info.max_context
+        )

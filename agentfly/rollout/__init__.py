@@ -1,0 +1,1 @@
+"""Layer II: the agent loop, trajectories, and the rollout workers on Ray."""

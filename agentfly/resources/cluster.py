@@ -1,0 +1,33 @@
+"""Joins the Ray cluster that is there, or starts one on this machine for as long as it is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+
+
+@contextmanager
+def ray_cluster(address: str | None = None) -> Iterator[None]:
+    """Have Ray in the block.
+
+    A process that is connected to Ray already keeps its connection. Else the cluster at `address`, or at
+    `RAY_ADDRESS` (which `ray job submit` sets), is joined. Without either a cluster is started here, never found
+    by chance, and is gone after the block.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address:
+        ray.init(address=address)
+    else:
+        # A private cluster on loopback needs no token file in the user's home.
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        ray.init(address="local", include_dashboard=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -158,8 +158,16 @@ class Trajectory:
 
     @property
     def trainable(self) -> bool:
-        """Whether a trainer may learn from it: it has tokens and a reward, and no fault cut it short."""
-        return self.reward is not None and bool(self.segments) and self.finish_reason not in ("error", "cancelled")
+        """Whether a trainer may learn from it: it has tokens and a reward, and nothing but the policy ended it.
+
+        A rollout past its time limit is left out: a slow engine looks the same as a slow policy. What a policy
+        can be blamed for (a tool that hangs) has the tool's own limit, and is an observation.
+        """
+        return (
+            self.reward is not None
+            and bool(self.segments)
+            and self.finish_reason not in ("error", "cancelled", "timeout")
+        )
 
     @property
     def final_response(self) -> str:

@@ -1,0 +1,235 @@
+"""A model's chat format: conversations to token ids, completions to turns, and from one turn to the next.
+
+Tokens that were sampled are never made again from text: a turn is bridged to the next by appending.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from agentfly.errors import ConfigError
+from agentfly.models.engine import Message
+from agentfly.rollout.bridge import TemplateGrammar
+from agentfly.rollout.grammar import FamilyGrammar, Grammar, ParsedText, Tokenizer, Tools, before_stop
+from agentfly.rollout.hermes import parse_calls
+from agentfly.rollout.template import ChatTemplate, one_line
+from agentfly.rollout.turns import AssistantTurn, ParsedCall, assistant_message, call_id, read_call
+
+GENERIC = "generic"
+
+__all__ = ["AssistantTurn", "ChatFormat", "ParsedCall"]
+
+
+class _LoadedTokenizer(Tokenizer, Protocol):
+    chat_template: Any
+
+    def __len__(self) -> int: ...
+
+
+class ChatFormat:
+    """One tokenizer and the grammar of its model family. Pickled as what it was loaded from.
+
+    Make it with `load`.
+    """
+
+    def __init__(
+        self, tokenizer: _LoadedTokenizer, grammar: Grammar, source: tuple[str, str | None, Mapping[str, Any] | None]
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._grammar = grammar
+        self._source = source
+
+    @classmethod
+    def load(cls, path: str, *, family: str | None = None, options: Mapping[str, Any] | None = None) -> ChatFormat:
+        """Load a tokenizer and choose its grammar.
+
+        Args:
+            path: a folder in Hugging Face form.
+            family: a name that the renderers library knows (`qwen3`, ...); `generic` for the folder's own
+                chat template, `generic:<parser>` to read its tool calls by another parser than `qwen3`
+                (JSON in `<tool_call>` tags). None takes the family of a published model, known by
+                the folder's name (`Qwen/Qwen3-4B`), else `generic`.
+            options: of the family's renderer or of the chat template, such as `{"enable_thinking": False}`.
+
+        Raises:
+            ConfigError: no tokenizer there, an unknown family or option, a family that needs other
+                special tokens, a template that can't render at all.
+        """
+        tokenizer = _load_tokenizer(path)
+        family = family or _known_family(path) or GENERIC
+        name, _, parser = family.partition(":")
+        if name in (GENERIC, "default"):
+            grammar: Grammar = _generic(tokenizer, path, parser or "qwen3", options or {})
+        else:
+            grammar = _family(tokenizer, path, family, options or {})
+        return cls(tokenizer, grammar, (path, family, options))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load, self._source
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Tokens that end an assistant's turn."""
+        return self._grammar.stop_token_ids
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, special tokens in it recognised."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens kept; ids outside the vocabulary are left out."""
+        size = len(self._tokenizer)
+        return self._tokenizer.decode([int(token) for token in ids if 0 <= token < size], skip_special_tokens=False)
+
+    def render(self, messages: Sequence[Message], tools: Tools) -> list[int]:
+        """The whole conversation, up to where the assistant's next token is sampled.
+
+        Raises:
+            ConfigError: the format has no form for these messages.
+        """
+        try:
+            return self._grammar.render(messages, tools)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise ConfigError(
+                f"the chat format of {self._source[0]} refuses the messages: {one_line(error)}"
+            ) from error
+
+    def parse(
+        self, completion_ids: Sequence[int], tools: Tools, prompt_ids: Sequence[int], *, turn: int = 0
+    ) -> AssistantTurn:
+        """Understand a completion; never raises, whatever was sampled.
+
+        Args:
+            completion_ids: as sampled, the stop token included.
+            tools: schemas that the model was shown.
+            prompt_ids: what it was sampled after.
+            turn: number of the turn in the conversation, which makes the ids of its calls.
+        """
+        ids = [int(token) for token in completion_ids]
+        try:
+            parsed = self._grammar.parse(ids, tools, prompt_ids)
+        except Exception:  # parsers of others meet whatever a policy samples
+            parsed = self._parse_text(ids)
+        raw = list(parsed.calls)
+        calls = [read_call(call, call.id or call_id(turn, index)) for index, call in enumerate(raw)]
+        message = assistant_message(_content(parsed, calls), parsed.reasoning, raw, calls)
+        stopped = bool(ids) and ids[-1] in self.stop_token_ids
+        return AssistantTurn(message, calls, "stop" if stopped else "length", not stopped, len(ids))
+
+    def bridge(
+        self,
+        prompt_ids: Sequence[int],
+        completion_ids: Sequence[int],
+        new_messages: Sequence[Message],
+        tools: Tools,
+        history: Sequence[Message],
+    ) -> list[int] | None:
+        """The next prompt, as an extension of prompt and completion.
+
+        A completion without a stop token gets its turn closed.
+
+        Args:
+            prompt_ids, completion_ids: of the last turn, as they were.
+            new_messages: what came after it.
+            tools: schemas that the model was shown.
+            history: the conversation up to and with the last assistant's message.
+
+        Returns:
+            prompt + completion + what the format adds; None where the format would change what stands
+            before: render again, in a new segment.
+        """
+        base = [*prompt_ids, *completion_ids]
+        ids = self._grammar.bridge(prompt_ids, completion_ids, new_messages, tools, history)
+        return ids if ids is not None and len(ids) > len(base) and ids[: len(base)] == base else None
+
+    def check(self) -> None:
+        """Prove that turns are bridged exactly; to be called before training.
+
+        Raises:
+            ConfigError: they aren't; evaluation goes on all the same, each turn rendered again.
+        """
+        self._grammar.check()
+
+    def _parse_text(self, ids: Sequence[int]) -> ParsedText:
+        content, tail, calls = parse_calls(self.decode(before_stop(ids, self.stop_token_ids)))
+        return ParsedText(content, tail, calls=calls)
+
+
+def _load(path: str, family: str | None, options: Mapping[str, Any] | None) -> ChatFormat:
+    return ChatFormat.load(path, family=family, options=options)
+
+
+def _content(parsed: ParsedText, calls: Sequence[ParsedCall]) -> str:
+    """Text of the message: with good calls what precedes them, else everything as it was sampled."""
+    if any(call.error is None for call in calls):
+        return parsed.content.rstrip()
+    separator = "\n" if parsed.content and parsed.tail and not parsed.content[-1].isspace() else ""
+    return parsed.content + separator + parsed.tail
+
+
+def _load_tokenizer(path: str) -> _LoadedTokenizer:
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ConfigError(f"no model folder at {path}: give the path of a local folder in Hugging Face form")
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise ConfigError("tokenizers are loaded by transformers: pip install agentfly-rl[native]") from error
+    try:
+        return cast(_LoadedTokenizer, AutoTokenizer.from_pretrained(path, local_files_only=True))
+    except Exception as error:  # transformers raises what its parts raise
+        raise ConfigError(f"no tokenizer can be loaded from {path}: {one_line(error)}") from error
+
+
+def _known_family(path: str) -> str | None:
+    """The family of a published model, by its name: `.../Qwen/Qwen3-4B`, or the hub cache's `models--Qwen--Qwen3-4B`."""
+    from renderers.base import MODEL_RENDERER_MAP
+
+    parts = Path(path).parts
+    names = [part.removeprefix("models--").replace("--", "/") for part in parts if part.startswith("models--")]
+    names.append("/".join(parts[-2:]))
+    return next((MODEL_RENDERER_MAP[name] for name in names if name in MODEL_RENDERER_MAP), None)
+
+
+def _family(tokenizer: _LoadedTokenizer, path: str, family: str, options: Mapping[str, Any]) -> FamilyGrammar:
+    from renderers import create_renderer
+    from renderers.configs import config_from_name
+
+    try:
+        default = config_from_name(family)
+        config = type(default).model_validate({"name": family, **options})
+    except ValueError as error:
+        raise ConfigError(f"model family {family!r} with options {dict(options)}: {one_line(error)}") from error
+    try:
+        renderer = create_renderer(tokenizer, config)
+    except Exception as error:  # asserts, value errors and more: each family checks its tokenizer its own way
+        raise ConfigError(f"the tokenizer of {path} is not of the family {family!r}: {one_line(error)}") from error
+    return FamilyGrammar(tokenizer, renderer)
+
+
+def _generic(tokenizer: _LoadedTokenizer, path: str, parser: str, options: Mapping[str, Any]) -> TemplateGrammar:
+    from renderers.parsers import TOOL_PARSERS, get_tool_parser
+
+    if parser not in TOOL_PARSERS:
+        raise ConfigError(f"unknown tool call parser {parser!r}: choose one of {', '.join(sorted(TOOL_PARSERS))}")
+    if not tokenizer.chat_template:
+        raise ConfigError(f"the tokenizer of {path} has no chat template: name the model's family")
+    template = ChatTemplate(tokenizer, path, options)
+    # Where the tags are no tokens of their own, that parser finds nothing and calls are read from the text.
+    in_text = parser == "qwen3" and tokenizer.convert_tokens_to_ids("<tool_call>") in (None, tokenizer.unk_token_id)
+    extractor = None if in_text else get_tool_parser(parser, tokenizer)
+    return TemplateGrammar(tokenizer, template, extractor, _end_tokens(tokenizer, Path(path)))
+
+
+def _end_tokens(tokenizer: Tokenizer, folder: Path) -> list[int]:
+    """End tokens that the tokenizer and the generation settings name."""
+    ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    try:
+        settings = json.loads((folder / "generation_config.json").read_text())
+    except (OSError, ValueError):
+        return ends
+    named = settings.get("eos_token_id")
+    return ends + [token for token in (named if isinstance(named, list) else [named]) if isinstance(token, int)]

@@ -1,0 +1,198 @@
+"""`LocalEngine`: the embedded engine, continuous batching on a transformers model in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from agentfly.errors import ConfigError, ModelError
+from agentfly.models.engine import Completion, EngineInfo, Sampling
+from agentfly.models.local.request import make_sequence
+
+if TYPE_CHECKING:
+    from agentfly.models.local.core import EngineCore
+    from agentfly.models.local.thread import EngineThread, Outcome
+
+_FAILURES_ALLOWED = 3
+
+
+class LocalEngine:
+    """A decoder-only model of transformers, sampled by continuous batching on a CPU or one GPU.
+
+    Calls join the running batch at any step and leave it when they end. Keys and values of ended
+    calls are kept, so that the next turn of a rollout, and whoever else begins with the same
+    tokens, computes only what is new. The same seed, prompt and weights give the same completion
+    whatever else runs, up to the rounding of the matrix products.
+
+    Args:
+        path: folder in Hugging Face format.
+        dtype: of the weights and the cache: `float32`, `bfloat16`, `float16`, or `auto` (as saved).
+        device: a torch device.
+        threads: cores that one operation may use; None takes 1 for a tiny model, else torch's default.
+        max_context: a limit below the model's own.
+        max_running: most calls that run together; further ones wait.
+        cache_bytes: memory for the keys and values of running calls.
+        prefix_bytes: memory for those of ended calls; 0 keeps none.
+        prefill_tokens: most prompt tokens computed in one step.
+        share_tokens: a call waits for one in its prompt when it saves at least so many tokens.
+
+    Raises:
+        ConfigError: an option is out of range.
+    """
+
+    speaks: ClassVar[Literal["tokens", "messages"]] = "tokens"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        dtype: str = "float32",
+        device: str = "cpu",
+        threads: int | None = None,
+        max_context: int | None = None,
+        max_running: int = 256,
+        cache_bytes: int = 4 << 30,
+        prefix_bytes: int = 512 << 20,
+        prefill_tokens: int = 2048,
+        share_tokens: int = 16,
+    ) -> None:
+        least = {"threads": threads, "max_context": max_context, "max_running": max_running, "cache_bytes": cache_bytes}
+        least |= {"prefill_tokens": prefill_tokens, "share_tokens": share_tokens}
+        for name, value in least.items():
+            if value is not None and value < 1:
+                raise ConfigError(f"engine option {name} is {value}: it must be at least 1")
+        self._path = path
+        self._dtype = dtype
+        self._device = device
+        self._threads = threads
+        self._max_context = max_context
+        self._max_running = max_running
+        self._cache_bytes = cache_bytes
+        self._prefix_bytes = prefix_bytes
+        self._prefill_tokens = prefill_tokens
+        self._share_tokens = share_tokens
+        self._ids = itertools.count()
+        self._calls: dict[int, asyncio.Future[Completion]] = {}
+        self._thread: EngineThread | None = None
+        self._core: EngineCore | None = None
+
+    async def start(self) -> None:
+        """Load the model and begin to serve.
+
+        Raises:
+            ConfigError: torch or transformers is not installed.
+            ModelError: the model can't be loaded, or it needs something that the engine hasn't.
+        """
+        try:
+            from agentfly.models.local.thread import EngineThread
+        except ImportError as error:
+            raise ConfigError(f"the transformers engine needs {error.name}: pip install agentfly-rl[native]") from error
+        thread = EngineThread(self._load, self._deliver, self._threads)
+        await thread.start()
+        self._thread = thread
+
+    def _load(self) -> EngineCore:
+        from agentfly.models.local.core import EngineCore
+        from agentfly.models.local.loading import load_model
+        from agentfly.models.local.scheduler import Limits
+
+        model = load_model(self._path, dtype=self._dtype, device=self._device, max_context=self._max_context)
+        limits = Limits(
+            rows=self._max_running,
+            cached_tokens=self._cache_bytes // model.shape.bytes_per_token,
+            prefill_tokens=self._prefill_tokens,
+            share_tokens=self._share_tokens,
+        )
+        self._core = EngineCore(model, limits, prefix_bytes=self._prefix_bytes)
+        return self._core
+
+    async def stop(self) -> None:
+        """End the engine; unfinished calls fail with `ModelError`."""
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            await thread.stop()
+
+    async def healthy(self) -> bool:
+        """Whether it runs and its last steps didn't all fail."""
+        return self._thread is not None and self._thread.failures < _FAILURES_ALLOWED
+
+    async def generate(
+        self, prompt_ids: Sequence[int], sampling: Sampling, *, session: str = "", priority: int = 0
+    ) -> Completion:
+        """Sample one completion; see `Engine.generate`. A cancelled call leaves the batch at the next step."""
+        thread, core = self._running()
+        sequence = make_sequence(
+            next(self._ids),
+            prompt_ids,
+            sampling,
+            session=session,
+            priority=priority,
+            vocab_size=core.model.vocab_size,
+            max_context=core.model.max_context,
+        )
+        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._calls[sequence.id] = future
+        thread.post(lambda core: core.add(sequence))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            thread.post(lambda core: core.cancel(sequence.id))
+            raise
+        finally:
+            del self._calls[sequence.id]
+
+    async def abort(self, session: str) -> None:
+        """End the session's running calls with what they have, and forget its cache."""
+        thread, _ = self._running()
+        await thread.call(lambda core: thread.end(core.abort(session)))
+
+    async def update_weights(self, weights: Mapping[str, Any], version: int) -> None:
+        """Replace all weights in place, between two steps.
+
+        Running calls go on, on the keys and values that they have; their further tokens carry the
+        new version. Kept prefixes are dropped.
+
+        Args:
+            weights: Hugging Face name to numpy array or tensor; of tied weights one name is enough.
+            version: of these weights.
+
+        Raises:
+            ModelError: names are unknown or missing, or shapes differ; then nothing was replaced.
+        """
+        thread, _ = self._running()
+        await thread.call(lambda core: core.update_weights(weights, version))
+
+    async def pause(self) -> None:
+        """Take no further step; calls wait. Returns when no step is under way."""
+        await self._running()[0].pause()
+
+    async def resume(self) -> None:
+        """Go on after `pause`."""
+        await self._running()[0].resume()
+
+    async def info(self) -> EngineInfo:
+        """The longest context and the version of the weights."""
+        _, core = self._running()
+        return EngineInfo(core.model.max_context, core.version)
+
+    async def stats(self) -> dict[str, float]:
+        """Tokens since start (prompt, cached, generated), calls running and waiting, memory."""
+        thread, _ = self._running()
+        return await thread.call(lambda core: core.stats())
+
+    def _running(self) -> tuple[EngineThread, EngineCore]:
+        if self._thread is None or self._core is None:
+            raise ModelError(f"the engine of {self._path!r} isn't running: start it first")
+        return self._thread, self._core
+
+    def _deliver(self, outcomes: list[Outcome]) -> None:
+        for identity, outcome in outcomes:
+            future = self._calls.get(identity)
+            if future is None or future.done():
+                continue  # cancelled at the same moment
+            if isinstance(outcome, Completion):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)

@@ -1,0 +1,57 @@
+"""Turns a call into a sequence, or says in one line why it can't be."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence as Seq
+
+from agentfly.errors import ModelError
+from agentfly.models.engine import Sampling
+from agentfly.models.local.sequence import Sequence
+from agentfly.models.local.uniforms import SEED_MASK
+
+
+def make_sequence(
+    identity: int,
+    prompt_ids: Seq[int],
+    sampling: Sampling,
+    *,
+    session: str,
+    priority: int,
+    vocab_size: int,
+    max_context: int,
+) -> Sequence:
+    """A sequence of a call.
+
+    Raises:
+        ModelError: the prompt is empty, has ids outside the vocabulary or leaves no room in the
+            context, or a sampling parameter is out of range.
+    """
+    tokens = [int(token) for token in prompt_ids]
+    _check_prompt(tokens, vocab_size, max_context)
+    _check_sampling(sampling)
+    seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & SEED_MASK
+    limit = min(len(tokens) + sampling.max_tokens, max_context)
+    return Sequence(identity, session, tokens, sampling, seed, limit, priority)
+
+
+def _check_prompt(tokens: list[int], vocab_size: int, max_context: int) -> None:
+    if not tokens:
+        raise ModelError("the prompt is empty: send at least one token")
+    if len(tokens) >= max_context:
+        raise ModelError(f"the prompt has {len(tokens)} tokens, the context takes {max_context}: no room for a completion")
+    if min(tokens) < 0 or max(tokens) >= vocab_size:
+        position = next(i for i, token in enumerate(tokens) if not 0 <= token < vocab_size)
+        raise ModelError(f"prompt token {tokens[position]} at position {position} is outside the vocabulary of {vocab_size}")
+
+
+def _check_sampling(sampling: Sampling) -> None:
+    for name, value, valid in (
+        ("max_tokens", sampling.max_tokens, sampling.max_tokens >= 1),
+        ("temperature", sampling.temperature, 0.0 <= sampling.temperature < float("inf")),
+        ("top_p", sampling.top_p, 0.0 < sampling.top_p <= 1.0),
+        ("top_k", sampling.top_k, sampling.top_k >= 0),
+        ("min_p", sampling.min_p, 0.0 <= sampling.min_p <= 1.0),
+    ):
+        if not valid:
+            raise ModelError(f"sampling parameter {name} is {value}, which is out of its range")

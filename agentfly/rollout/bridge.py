@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
-from agentfly.rollout.bridge_check import check_bridge
+from agentfly.rollout.bridge_check import check_bridge, find_misread
 from agentfly.rollout.grammar import ParsedText, Tokenizer, Tools, before_stop, raw_call, tail_of
 from agentfly.rollout.hermes import parse_calls
-from agentfly.rollout.template import USER, ChatTemplate
+from agentfly.rollout.template import SYSTEM, USER, ChatTemplate, tool_schema
 from agentfly.rollout.turns import call_id
 
 _THOUGHT, _SAID, _ARGUMENT = "qzthought", "qzsaid", "qzargument"
@@ -39,6 +39,7 @@ class TemplateGrammar:
         self._template = template
         self._parser = parser
         self._flaw: str | None = None
+        self._misread: str | None = None
         self._close_id, self._close = -1, ""
         self._survives: dict[_Follower, bool] = {}
         stops = list(stop_token_ids)
@@ -65,12 +66,22 @@ class TemplateGrammar:
         return self._template
 
     def render(self, messages: Sequence[Message], tools: Tools) -> list[int]:
+        if tools:
+            self.check_tools()
         return self._template.encode(self._template.text(messages, tools))
 
     def check(self) -> None:
         if self._flaw is not None:
             raise ConfigError(f"the chat template of {self._template.name} can't be trained on: {self._flaw}")
         check_bridge(self)
+        self.check_tools()
+
+    def check_tools(self) -> None:
+        """Without this, an evaluation could silently see no call at all."""
+        if self._misread is None:
+            self._misread = find_misread(self)
+        if self._misread:
+            raise ConfigError(f"the chat template of {self._template.name}: {self._misread}")
 
     def parse(self, completion_ids: Sequence[int], tools: Tools, prompt_ids: Sequence[int]) -> ParsedText:
         ids = before_stop(completion_ids, self._stops)
@@ -115,7 +126,7 @@ class TemplateGrammar:
         if any(token in self._stops for token in body) or not self._keeps_thoughts(history, new_messages):
             return None
         try:
-            added = self._added(body, prompt_ids, history[-1], new_messages, tools)
+            added = self._added(body, prompt_ids, history, new_messages, tools)
         except ConfigError:
             return None
         if added is None:
@@ -132,16 +143,18 @@ class TemplateGrammar:
         self,
         body: Sequence[int],
         prompt_ids: Sequence[int],
-        turn: Mapping[str, Any],
+        history: Sequence[Message],
         new_messages: Sequence[Message],
         tools: Tools,
     ) -> tuple[str, str] | None:
         """What a cut turn lacks before its closing token, and what follows that token."""
+        turn = history[-1]
         structured = turn.get("reasoning_content") or (turn.get("tool_calls") and self._template.traits.calls)
         text = self._decode(body)
         stand_in = _stand_in(turn) if structured else {"role": "assistant", "content": text}
-        head = self._template.text([USER], tools)
-        full = self._template.text([USER, stand_in, *new_messages], tools)
+        opening = [SYSTEM, USER] if history[0]["role"] == "system" else [USER]
+        head = self._template.text(opening, tools)
+        full = self._template.text([*opening, stand_in, *new_messages], tools)
         if not full.startswith(head):
             return None
         if not structured:
@@ -170,8 +183,9 @@ class TemplateGrammar:
         last = {**first, "reasoning_content": f"{_THOUGHT}2"}
         if follower == "user":
             last = {"role": "assistant", "content": _SAID, "reasoning_content": f"{_THOUGHT}2"}
+        messages = [USER, first, answer, last, answer if follower == "tool" else USER]
         try:
-            text = self._template.text([USER, first, answer, last, answer if follower == "tool" else USER])
+            text = self._template.text(messages, [tool_schema("probe")])
         except ConfigError:
             return False
         return f"{_THOUGHT}1" in text and f"{_THOUGHT}2" in text

@@ -19,6 +19,7 @@ from agentfly.rollout.template import ChatTemplate, one_line
 from agentfly.rollout.turns import AssistantTurn, ParsedCall, assistant_message, call_id, read_call
 
 GENERIC = "generic"
+HERMES = "hermes"
 
 __all__ = ["AssistantTurn", "ChatFormat", "ParsedCall"]
 
@@ -50,8 +51,9 @@ class ChatFormat:
             path: a folder in Hugging Face form.
             family: a name that the renderers library knows (`qwen3`, ...); `generic` for the folder's own
                 chat template, `generic:<parser>` to read its tool calls by another parser than `qwen3`
-                (JSON in `<tool_call>` tags). None takes the family of a published model, known by
-                the folder's name (`Qwen/Qwen3-4B`), else `generic`.
+                (JSON in `<tool_call>` tags), `generic:hermes` to write and read them so whatever form the
+                template has for them. None takes the family of a published model, known by the
+                folder's name (`Qwen/Qwen3-4B`), else `generic`.
             options: of the family's renderer or of the chat template, such as `{"enable_thinking": False}`.
 
         Raises:
@@ -69,6 +71,11 @@ class ChatFormat:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, self._source
+
+    @property
+    def family(self) -> str:
+        """The family in use, also when none was named."""
+        return self._source[1] or GENERIC
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
@@ -153,6 +160,14 @@ class ChatFormat:
         """
         self._grammar.check()
 
+    def check_tools(self) -> None:
+        """Prove that the tool calls which the format writes are read again; to be called before any rollout with tools.
+
+        Raises:
+            ConfigError: they aren't; naming what to choose instead.
+        """
+        self._grammar.check_tools()
+
     def _parse_text(self, ids: Sequence[int]) -> ParsedText:
         content, tail, calls = parse_calls(self.decode(before_stop(ids, self.stop_token_ids)))
         return ParsedText(content, tail, calls=calls)
@@ -213,13 +228,14 @@ def _family(tokenizer: _LoadedTokenizer, path: str, family: str, options: Mappin
 def _generic(tokenizer: _LoadedTokenizer, path: str, parser: str, options: Mapping[str, Any]) -> TemplateGrammar:
     from renderers.parsers import TOOL_PARSERS, get_tool_parser
 
-    if parser not in TOOL_PARSERS:
-        raise ConfigError(f"unknown tool call parser {parser!r}: choose one of {', '.join(sorted(TOOL_PARSERS))}")
+    if parser not in (*TOOL_PARSERS, HERMES):
+        raise ConfigError(f"unknown tool call parser {parser!r}: choose {', '.join(sorted(TOOL_PARSERS))} or {HERMES}")
     if not tokenizer.chat_template:
         raise ConfigError(f"the tokenizer of {path} has no chat template: name the model's family")
-    template = ChatTemplate(tokenizer, path, options)
-    # Where the tags are no tokens of their own, that parser finds nothing and calls are read from the text.
-    in_text = parser == "qwen3" and tokenizer.convert_tokens_to_ids("<tool_call>") in (None, tokenizer.unk_token_id)
+    template = ChatTemplate(tokenizer, path, options, own_tools=parser != HERMES)
+    # Where the tags are no tokens of their own, renderers' parser finds nothing: calls are read from the text.
+    no_tags = tokenizer.convert_tokens_to_ids("<tool_call>") in (None, tokenizer.unk_token_id)
+    in_text = parser == HERMES or (parser == "qwen3" and no_tags)
     extractor = None if in_text else get_tool_parser(parser, tokenizer)
     return TemplateGrammar(tokenizer, template, extractor, _end_tokens(tokenizer, Path(path)))
 

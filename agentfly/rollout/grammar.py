@@ -86,6 +86,10 @@ class Grammar(Protocol):
         """Raise `ConfigError` when conversations can't be bridged exactly."""
         ...
 
+    def check_tools(self) -> None:
+        """Raise `ConfigError` when tool calls are written in a form that isn't read."""
+        ...
+
 
 class FamilyGrammar:
     """A family that the `renderers` library knows: its renderer does all the work.
@@ -110,7 +114,9 @@ class FamilyGrammar:
 
     def parse(self, completion_ids: Sequence[int], tools: Tools, prompt_ids: Sequence[int]) -> ParsedText:
         ids = before_stop(completion_ids, self.stop_token_ids)
-        parsed = self._renderer.parse_response(ids, tools=list(tools) or None, prompt_ids=list(prompt_ids))
+        parsed = self._renderer.parse_response(
+            list(completion_ids), tools=list(tools) or None, prompt_ids=list(prompt_ids)
+        )
         calls = [raw_call(call, self._tokenizer, ids) for call in parsed.tool_calls]
         return ParsedText(
             parsed.content,
@@ -136,18 +142,26 @@ class FamilyGrammar:
         )
         return None if rendered is None else list(rendered.token_ids)
 
+    def check_tools(self) -> None:
+        """A family's renderer reads what it writes."""
+
     def check(self) -> None:
-        """A tool's answer must extend the stream: else every turn would start a new segment."""
+        """A tool's answer must extend the stream after some completion: else every turn would start a new segment."""
         opening: list[Message] = [{"role": "user", "content": "a"}]
         answer: Message = {"role": "tool", "content": "b", "name": "probe", "tool_call_id": "call00000"}
         prompt = self.render(opening, ())
-        completion = [*self._tokenizer.encode("c", add_special_tokens=False), self.stop_token_ids[0]]
-        bridged = self.bridge(prompt, completion, [answer], (), opening)
-        if bridged is None or bridged[: len(prompt) + len(completion)] != prompt + completion:
-            raise ConfigError(
-                f"{type(self._renderer).__name__} can't extend a conversation by a tool's answer, so every turn would "
-                "be a segment of its own: train with another family"
-            )
+        # Some families open the thoughts in the prompt, and some end a turn with one token before a tool and another
+        # before a user.
+        for text in ("c", "</think>c"):
+            for end in self.stop_token_ids:
+                completion = [*self._tokenizer.encode(text, add_special_tokens=False), end]
+                bridged = self.bridge(prompt, completion, [answer], (), opening)
+                if bridged is not None and bridged[: len(prompt) + len(completion)] == prompt + completion:
+                    return
+        raise ConfigError(
+            f"{type(self._renderer).__name__} can't extend a conversation by a tool's answer, so every turn would be a "
+            "segment of its own: train with another family"
+        )
 
 
 def before_stop(ids: Sequence[int], stop_token_ids: Sequence[int]) -> list[int]:

@@ -36,15 +36,15 @@ class Traits:
 
     Attributes:
         system: a system message.
-        schemas: the schemas of tools.
-        calls: an assistant's tool calls.
+        calls: the schemas of tools, and an assistant's tool calls; `text_arguments` with their arguments
+            as JSON text rather than as an object.
         tool_role: messages of tools; `orphans` without a call that they answer too.
         reasoning: an assistant's `reasoning_content`.
     """
 
     system: bool
-    schemas: bool
     calls: bool
+    text_arguments: bool
     tool_role: bool
     orphans: bool
     reasoning: bool
@@ -60,7 +60,7 @@ def adapt(
     """
     adapted = _answers(messages, traits)
     adapted = [_assistant(message, traits) if message["role"] == "assistant" else message for message in adapted]
-    if tools and not traits.schemas:
+    if tools and not traits.calls:
         adapted = _add_system(adapted, preamble(tools))
         tools = ()
     if not traits.system and adapted and adapted[0]["role"] == "system":
@@ -120,7 +120,7 @@ def _answers(messages: Sequence[Mapping[str, Any]], traits: Traits) -> list[dict
 
 def _assistant(message: dict[str, Any], traits: Traits) -> dict[str, Any]:
     if traits.calls:
-        message = with_plain_arguments(message)
+        message = message if traits.text_arguments else with_plain_arguments(message)
     elif calls := message.pop("tool_calls", None):
         blocks = [_call_text(call["function"]) for call in calls]
         message["content"] = "\n".join(filter(None, [message["content"], *blocks]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 
 _MARK = "qzmark"
+SYSTEM: Mapping[str, Any] = {"role": "system", "content": "qzsystem"}
 USER: Mapping[str, Any] = {"role": "user", "content": "qzuser"}
 
 
@@ -29,12 +31,13 @@ class ChatTemplate:
         tokenizer: its chat template is what is rendered.
         name: of the model, for errors.
         options: given to the template, such as `enable_thinking`.
+        own_tools: let the template show tools and calls where it can; else they are written in hermes style.
 
     Raises:
         ConfigError: there is no template, or it can't render a user's message.
     """
 
-    def __init__(self, tokenizer: Tokenizer, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, tokenizer: Tokenizer, name: str, options: Mapping[str, Any], *, own_tools: bool = True) -> None:
         self._tokenizer = tokenizer
         self._options = dict(options)
         self.name = name
@@ -46,7 +49,7 @@ class ChatTemplate:
             ) from error
         if not shown:
             raise ConfigError(f"the chat template of {name} does not show a user's message as it is")
-        self.traits = self._probe()
+        self.traits = self._probe(own_tools)
 
     def text(self, messages: Messages, tools: Tools = (), *, generation_prompt: bool = True) -> str:
         """The conversation as text, by default up to where the assistant's next token is sampled.
@@ -95,22 +98,26 @@ class ChatTemplate:
         except TEMPLATE_ERRORS:
             return False
 
-    def _probe(self) -> Traits:
+    def _probe(self, own_tools: bool) -> Traits:
         """Try what the template does with each thing that a conversation may hold."""
         said: dict[str, Any] = {"role": "assistant", "content": "qzsaid"}
         answer = {"role": "tool", "content": _MARK, "name": "probe", "tool_call_id": call_id(0, 0)}
-        calling = {"role": "assistant", "content": "", "tool_calls": [_call("probe")]}
-        schemas = self._shows([USER], [tool_schema(_MARK)])
-        calls = self._shows([USER, {**calling, "tool_calls": [_call(_MARK)]}])
-        tool_role = self._shows([USER, calling if calls else said, answer])
-        if tool_role and not schemas:
-            tool_role = not self._copies_roles([USER, said, answer])
+        tools = [tool_schema("probe")]
+        as_object, as_text = _calling({"text": _MARK}), _calling(json.dumps({"text": _MARK}))
+        schemas = own_tools and self._shows([USER], [tool_schema(_MARK)])
+        objects, texts = (schemas and self._shows([USER, calling], tools) for calling in (as_object, as_text))
+        if objects or texts:
+            calling = _calling({} if objects else "{}")
+            tool_role = self._shows([USER, calling, answer], tools)
+            orphans = tool_role and self._shows([USER, said, answer], tools)
+        else:
+            orphans = tool_role = self._shows([USER, said, answer]) and not self._copies_roles([USER, said, answer])
         return Traits(
             system=self._shows([{"role": "system", "content": _MARK}, USER]),
-            schemas=schemas,
-            calls=calls,
+            calls=objects or texts,
+            text_arguments=texts and not objects,
             tool_role=tool_role,
-            orphans=tool_role and self._shows([USER, said, answer]),
+            orphans=orphans,
             reasoning=self._shows([USER, {**said, "reasoning_content": _MARK}]),
         )
 
@@ -135,8 +142,9 @@ def tool_schema(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": "a probe", "parameters": parameters}}
 
 
-def _call(name: str) -> dict[str, Any]:
-    return {"id": call_id(0, 0), "type": "function", "function": {"name": name, "arguments": {"text": "a"}}}
+def _calling(arguments: object) -> dict[str, Any]:
+    call = {"id": call_id(0, 0), "type": "function", "function": {"name": "probe", "arguments": arguments}}
+    return {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
 def one_line(error: Exception) -> str:

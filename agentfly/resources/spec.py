@@ -1,0 +1,120 @@
+"""What a pool is to be: which resource, how many, where, and for how long."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Generic, TypeVar
+
+import ray.cloudpickle
+
+from agentfly.errors import ConfigError
+from agentfly.resources.resource import Resource
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, eq=False)
+class ResourceSpec(Generic[R]):
+    """One type of resource. Equal specs share one pool; any difference makes another.
+
+    Attributes:
+        resource: the class; constructed in the host as `resource(**args)`.
+        args: its constructor's keyword arguments.
+        name: for people: logs, metrics, errors. Defaults to the class's name.
+        slots: leases that one host process carries. Exclusive: a resource for each. Shared: permits on one.
+        shared: one resource in each host, used by all of its leases at once; it is not reset between them.
+        min_size, max_size: slots over all hosts, kept at least and at most.
+        max_waiting: requests that may queue; the next is refused with `PoolSaturated`.
+        max_uses: leases after which a resource is replaced; None is no limit.
+        max_age: seconds after which an idle resource is replaced; None is no limit.
+        idle_ttl: seconds after which a host without leases is given back, down to min_size; None keeps it.
+        start_timeout, reset_timeout, setup_timeout: seconds.
+        start_retries: starts that may fail in a row before those who wait are told why (`StartFailed`).
+        num_cpus, num_gpus, memory, resources, label_selector, runtime_env, spread: how Ray places a host.
+    """
+
+    resource: type[R]
+    args: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    slots: int = 1
+    shared: bool = False
+    min_size: int = 0
+    max_size: int = 64
+    max_waiting: int = 100_000
+    max_uses: int | None = None
+    max_age: float | None = None
+    idle_ttl: float | None = 60.0
+    start_timeout: float = 120.0
+    reset_timeout: float = 30.0
+    setup_timeout: float = 60.0
+    start_retries: int = 3
+    num_cpus: float = 0.0
+    num_gpus: float = 0.0
+    memory: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
+    label_selector: Mapping[str, str] = field(default_factory=dict)
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    spread: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.resource.__name__)
+        where = f"resource spec {self.name!r}"
+        if not (isinstance(self.resource, type) and issubclass(self.resource, Resource)):
+            raise ConfigError(f"{where}: {self.resource!r} is no subclass of agentfly.Resource")
+        if self.slots < 1:
+            raise ConfigError(f"{where}: slots is {self.slots}, it must be at least 1")
+        if not 0 <= self.min_size <= self.max_size or self.max_size < 1:
+            raise ConfigError(
+                f"{where}: needs 0 <= min_size <= max_size and max_size >= 1, got {self.min_size} and {self.max_size}"
+            )
+        for name in ("max_uses", "max_age", "idle_ttl", "start_timeout", "reset_timeout", "setup_timeout"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{where}: {name} is {value}, it must be positive (or None)")
+
+    @property
+    def key(self) -> str:
+        """Digest of the whole spec; the same in every process."""
+        parts = [f"{type(self).__module__}.{type(self).__qualname__}"]
+        parts += [f"{item.name}={canonical(getattr(self, item.name))}" for item in fields(self)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+    @property
+    def max_hosts(self) -> int:
+        """Host processes at most."""
+        return math.ceil(self.max_size / self.slots)
+
+    def host_options(self) -> dict[str, Any]:
+        """Options of the host's Ray actor."""
+        options: dict[str, Any] = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus}
+        if self.memory is not None:
+            options["memory"] = self.memory
+        for name in ("resources", "label_selector", "runtime_env"):
+            if getattr(self, name):
+                options[name] = dict(getattr(self, name))
+        if self.spread:
+            options["scheduling_strategy"] = "SPREAD"
+        return options
+
+
+def canonical(value: Any) -> str:
+    """A text that is the same for equal values in every process, and differs for different ones."""
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        items = sorted((canonical(key), canonical(item)) for key, item in value.items())
+        return "{" + ", ".join(f"{key}: {item}" for key, item in items) + "}"
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(canonical, value))) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(canonical, value)) + "]"
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = ", ".join(f"{item.name}={canonical(getattr(value, item.name))}" for item in fields(value))
+        return f"{type(value).__module__}.{type(value).__qualname__}({inner})"
+    if isinstance(value, type) or callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return hashlib.sha256(ray.cloudpickle.dumps(value)).hexdigest()

@@ -165,9 +165,10 @@ def _replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        os.replace(temporary, path)
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"can't write trajectories to {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

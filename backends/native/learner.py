@@ -169,4 +169,4 @@ class Learner:
         )
         loss = (tokens.losses * batch.weights).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        statistics.add(float(loss), batch, scores, tokens)
+        statistics.add(float(loss.detach()), batch, scores, tokens)

@@ -109,7 +109,7 @@ def _accumulate(policy: Policy, segments: Sequence[Segment], max_tokens: int) ->
         batch = batch.to(policy.device)
         loss = -(policy.score(batch).logprobs * batch.weights).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss)
+        total += float(loss.detach())
     return total
 
 

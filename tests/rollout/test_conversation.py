@@ -96,7 +96,7 @@ async def test_two_turns_are_one_segment_of_exact_tokens(format: ChatFormat) -> 
     assert segment.ids.tolist() == engine.asked[1][0] + last
     assert segment.ids[segment.mask].tolist() == first + last
     assert segment.versions[segment.mask].tolist() == [3] * len(first) + [4] * len(last)
-    assert np.array_equal(segment.logprobs[segment.mask], np.float32([-0.001 * token for token in first + last]))
+    assert np.array_equal(segment.logprobs[segment.mask], np.array([-0.001 * token for token in first + last], np.float32))
     assert format.decode(segment.ids.tolist()) == (
         format.decode(format.render(OPENING, TOOLS))
         + CALL

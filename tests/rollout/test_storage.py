@@ -110,8 +110,8 @@ def test_nothing_is_lost(tmp_path: Path, write: Write, read: Read, trajectories:
 
 
 def trajectory(index: int = 0, **changes: Any) -> Trajectory:
-    logprobs = np.float32([0.0, -0.1, -1e-38, -3.4e38])
-    segment = Segment(np.int32([1, 2, 3, 4]), np.array([False, True, True, True]), logprobs, np.int32([-1, 0, 0, 1]))
+    logprobs = np.array([0.0, -0.1, -1e-38, -3.4e38], np.float32)
+    segment = Segment(np.array([1, 2, 3, 4], np.int32), np.array([False, True, True, True]), logprobs, np.array([-1, 0, 0, 1], np.int32))
     values: dict[str, Any] = {
         "messages": [{"role": "user", "content": "中文 🙂"}],
         "segments": [segment],

@@ -169,9 +169,7 @@ def test_ten_turns_prefill_little_more_than_they_add(
     assert driver.core.stats()["parked"] == 1
 
 
-def test_identical_prompts_that_arrive_together_are_computed_once(
-    model_folder: Folder, plain_logprobs: Plain
-) -> None:
+def test_identical_prompts_that_arrive_together_are_computed_once(model_folder: Folder, plain_logprobs: Plain) -> None:
     folder = model_folder("qwen3")
     driver = Driver(folder)
     prompt = next(prompts(9, 1, 40, 40))

@@ -66,7 +66,10 @@ def test_special_tokens_are_single_and_digits_alone(tokenizer: PreTrainedTokeniz
         for token in SPECIAL_TOKENS + MARKUP_TOKENS:
             assert len(loaded.encode(token, add_special_tokens=False)) == 1
         assert len(loaded.encode("1234", add_special_tokens=False)) == 4
-        assert loaded.decode(loaded.encode("<tool_call>x</tool_call>"), skip_special_tokens=True) == "<tool_call>x</tool_call>"
+        assert (
+            loaded.decode(loaded.encode("<tool_call>x</tool_call>"), skip_special_tokens=True)
+            == "<tool_call>x</tool_call>"
+        )
 
 
 def test_the_template_is_what_the_qwen3_renderer_writes(tokenizer: PreTrainedTokenizerFast) -> None:

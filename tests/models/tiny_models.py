@@ -19,7 +19,9 @@ def build(folder: Path, architecture: str) -> str:
     """Save a small random model; every kind has grouped heads, `gemma3` and `mistral` a sliding window."""
     if architecture in ("qwen3", "qwen2", "llama"):
         tied = architecture != "llama"
-        build_model(folder, vocab_size=VOCAB, architecture=architecture, hidden=32, layers=2, max_context=256, tied=tied)  # type: ignore[arg-type]
+        build_model(
+            folder, vocab_size=VOCAB, architecture=architecture, hidden=32, layers=2, max_context=256, tied=tied
+        )  # type: ignore[arg-type]
         return str(folder)
     sizes: dict[str, Any] = {
         "vocab_size": VOCAB,

@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def rows_attention(
-    module: torch.nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,

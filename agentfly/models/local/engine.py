@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError, ModelError
 from agentfly.models.engine import Completion, EngineInfo, Sampling
 from agentfly.models.local.request import make_sequence
+from agentfly.resources.resource import Resource
 
 if TYPE_CHECKING:
     from agentfly.models.local.core import EngineCore
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _FAILURES_ALLOWED = 3
 
 
-class LocalEngine:
+class LocalEngine(Resource):
     """A decoder-only model of transformers, sampled by continuous batching on a CPU or one GPU.
 
     Calls join the running batch at any step and leave it when they end. Keys and values of ended
@@ -41,8 +42,6 @@ class LocalEngine:
     Raises:
         ConfigError: an option is out of range.
     """
-
-    speaks: ClassVar[Literal["tokens", "messages"]] = "tokens"
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ def load_model(path: str, *, dtype: str = "float32", device: str = "cpu", max_co
     kind = dtype if dtype == "auto" else _torch_dtype(dtype)
     try:
         with _quiet():
-            module = AutoModelForCausalLM.from_pretrained(path, dtype=kind, attn_implementation="sdpa")
+            module: Any = AutoModelForCausalLM.from_pretrained(path, dtype=kind, attn_implementation="sdpa")
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"can't load a causal language model from {path!r}: {first_line(error)}") from error
     module = module.to(device).eval().requires_grad_(False)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from agentfly.agent import Agent
-from agentfly.context import Context
+from agentfly.context import Context, GlobalLeases
 from agentfly.errors import ModelError, ResourceError
 from agentfly.models.spec import ModelSpec
 from agentfly.resources import ResourceClient
@@ -51,6 +51,7 @@ class RolloutWorker:
         self._opener = ConversationOpener(model, agent.tools)
         self._running: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
+        self._global = GlobalLeases()
 
     async def run(self, source: WorkSource, emit: Callable[[Trajectory], None]) -> None:
         """Pull, play, emit. On a closed source running rollouts are cancelled and give back what they hold."""
@@ -78,6 +79,7 @@ class RolloutWorker:
             for task in self._running:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
+            self._global.close()
 
     def _watch(self, future: asyncio.Future[Any]) -> None:
         future.add_done_callback(lambda _: self._wake.set())
@@ -117,6 +119,7 @@ class RolloutWorker:
             seed=request.seed,
             client=self._client,
             priority=float(request.age),
+            shared=self._global,
         )
         try:
             trajectory = Trajectory(request.id, request.group_id, request.index, request.task, attempt=attempt)

@@ -76,10 +76,11 @@ class Reject:
 
 @dataclass(frozen=True)
 class StartHost:
-    """Action: start a host for the pool, not before `delay` seconds; answer with host_ready or host_failed."""
+    """Action: start a host with `slots` slots, in `delay` seconds; answer with host_ready or host_failed."""
 
     pool: str
     host: str
+    slots: int
     delay: float = 0.0
 
 

@@ -1,0 +1,112 @@
+"""What a lessee holds: an object of the resource's type whose methods run in the host."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol
+
+import ray
+
+from agentfly.errors import ModelError, ResourceDied, ResourceError
+from agentfly.resources.core.types import Lease
+from agentfly.resources.faults import Fault, FaultSink
+from agentfly.resources.host import Raised
+from agentfly.resources.spec import ResourceSpec
+
+_POOLS_OWN = frozenset({"start", "setup", "reset", "stop", "healthy"})
+
+
+class Channel:
+    """The way from a lease to its host: each call is one Ray call, and nothing more.
+
+    Args:
+        on_death: told when a call shows that the host is dead.
+        faults: the lessee's ledger.
+    """
+
+    def __init__(
+        self, spec: ResourceSpec[Any], lease: Lease, host: Any, on_death: Callable[[], None], faults: FaultSink
+    ) -> None:
+        self._spec = spec
+        self._lease = lease
+        self._host = host
+        self._on_death = on_death
+        self._faults = faults
+
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Run a method; cancelling this call cancels it in the host.
+
+        Raises:
+            ResourceDied: the host is dead.
+            StaleLease: the lease has ended.
+            Exception: what the method raised, its remote traceback as a note.
+        """
+        reference = self._host.call.remote(self._lease.slot, self._lease.epoch, method, args, kwargs)
+        try:
+            result = await reference
+        except asyncio.CancelledError:
+            ray.cancel(reference)
+            raise
+        except ray.exceptions.RayError as error:
+            raise self._dead(method, error) from None
+        return self._unwrap(result)
+
+    async def stream(self, method: str, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """Run an asynchronous generator; raises as `call`."""
+        remote = self._host.stream.options(num_returns="streaming")
+        references = remote.remote(self._lease.slot, self._lease.epoch, method, args, kwargs)
+        try:
+            async for reference in references:
+                yield self._unwrap(await reference)
+        except ray.exceptions.RayError as error:
+            raise self._dead(method, error) from None
+
+    def _unwrap(self, result: Any) -> Any:
+        if not isinstance(result, Raised):
+            return result
+        error = result.error
+        if isinstance(error, (ResourceError, ModelError)):
+            self._record(error)
+        error.add_note(f"in the host of {self._spec.name!r}:\n{result.remote_traceback}")
+        raise error
+
+    def _dead(self, method: str, error: Exception) -> ResourceDied:
+        self._on_death()
+        died = ResourceDied(f"the host of {self._spec.name!r} died during {method}() ({type(error).__name__})")
+        self._record(died)
+        return died
+
+    def _record(self, error: Exception) -> None:
+        self._faults(Fault(type(error).__name__, self._spec.name, str(error)))
+
+
+class _Named(Protocol):
+    def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any] | AsyncIterator[Any]: ...
+
+
+class Proxy:
+    """Stands for a leased resource. Only its methods are there, and all of them are awaited."""
+
+    def __init__(self, resource: type[Any], channel: Channel) -> None:
+        self.__resource = resource
+        self.__channel = channel
+
+    def __getattr__(self, name: str) -> _Named:
+        resource, channel = self.__resource, self.__channel
+        function = None if name.startswith("_") or name in _POOLS_OWN else getattr(resource, name, None)
+        if not callable(function):
+            raise AttributeError(
+                f"a leased {resource.__name__} has no method {name!r}: its attributes, private names and life-cycle "
+                "methods stay in the host"
+            )
+        run = channel.stream if inspect.isasyncgenfunction(function) else channel.call
+
+        def method(*args: Any, **kwargs: Any) -> Awaitable[Any] | AsyncIterator[Any]:
+            return run(name, *args, **kwargs)
+
+        return method
+
+    def __repr__(self) -> str:
+        return f"<leased {self.__resource.__name__}>"

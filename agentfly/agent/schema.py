@@ -46,7 +46,9 @@ def _references(node: Any) -> Iterator[str]:
         if isinstance(reference, str):
             yield reference.removeprefix(_PREFIX)
         for key, value in node.items():
-            if key not in _DROPPED and key not in _PLAIN_VALUES:
+            if key in _NAMED_SCHEMAS:
+                yield from _references(list(value.values()))
+            elif key not in _DROPPED and key not in _PLAIN_VALUES:
                 yield from _references(value)
     elif isinstance(node, list):
         for value in node:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tiny_tokenizer import (
+from rollout.tiny_tokenizer import (
     CHATML,
     COUNTS_AHEAD,
     DROPS_THOUGHTS,
@@ -216,7 +216,8 @@ def test_blanks_that_a_template_trims_start_a_new_segment(formats: dict[str, Cha
             prompt, format.encode(text + "<|im_end|>"), [{"role": "user", "content": " x "}], [], history
         )
 
-    assert bridged(" hi") is None and bridged("hi\n") is None
+    assert bridged(" hi") is None
+    assert bridged("hi\n") is None
     assert (bridged("hi") or [])[-len(prompt) :] != []
 
 
@@ -339,7 +340,8 @@ class TestAdapting:
         adapted, tools = adapt(self.messages, TOOLS, self.nothing)
         assert tools == []
         assert [message["role"] for message in adapted] == ["user", "assistant", "user"]
-        assert adapted[0]["content"].startswith("Be kind.\n\n# Tools") and adapted[0]["content"].endswith("hello")
+        assert adapted[0]["content"].startswith("Be kind.\n\n# Tools")
+        assert adapted[0]["content"].endswith("hello")
         assert json.dumps(TOOLS[0]) in adapted[0]["content"]
         call = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
         assert adapted[1] == {"role": "assistant", "content": f"<think>\nhm\n</think>\n\nsee\n{call}"}

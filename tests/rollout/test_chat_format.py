@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_tokenizer import CHATML, REFUSES, SHOUTS, build_folder, set_template
+from rollout.tiny_tokenizer import CHATML, REFUSES, SHOUTS, build_folder, set_template
 
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
@@ -128,7 +128,7 @@ def test_a_template_that_can_not_render_at_all_is_refused(tmp_path: Path, templa
 
 
 def test_a_missing_folder_tokenizer_or_template_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no model folder at .*nowhere"):
+    with pytest.raises(ConfigError, match=r"no model folder at .*nowhere"):
         ChatFormat.load(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="no tokenizer can be loaded"):
         ChatFormat.load(str(tmp_path))
@@ -160,9 +160,11 @@ class TestParsing:
         turn = parse(formats[family], "Let me see.\n" + call('{"name": "add", "arguments": {"a": 1, "t": "ü\\n🙂"}}'))
         assert turn.message["content"] == "Let me see."
         (made,) = turn.message["tool_calls"]
-        assert made["type"] == "function" and made["id"] == turn.calls[0].id == "call00300"
+        assert made["type"] == "function"
+        assert made["id"] == turn.calls[0].id == "call00300"
         assert made["function"] == {"name": "add", "arguments": '{"a": 1, "t": "ü\\n🙂"}'}
-        assert turn.calls[0].arguments == {"a": 1, "t": "ü\n🙂"} and turn.calls[0].error is None
+        assert turn.calls[0].arguments == {"a": 1, "t": "ü\n🙂"}
+        assert turn.calls[0].error is None
 
     def test_repeated_calls_are_all_there(self, formats: dict[str, ChatFormat], family: str) -> None:
         turn = parse(formats[family], f"{GOOD}\n{GOOD}\n{GOOD}")
@@ -176,13 +178,15 @@ class TestParsing:
     def test_thoughts_are_kept_apart(self, formats: dict[str, ChatFormat], family: str) -> None:
         draft = call('{"name": "draft", "arguments": {}}')
         turn = parse(formats[family], f"<think>\nFirst {draft} no.\n</think>\n\n{GOOD}")
-        assert turn.message["reasoning_content"].startswith("First") and "no." in turn.message["reasoning_content"]
+        assert turn.message["reasoning_content"].startswith("First")
+        assert "no." in turn.message["reasoning_content"]
         assert [one.name for one in turn.calls] == ["add"]
         assert turn.message["content"] == ""
 
     def test_a_completion_cut_in_its_thoughts(self, formats: dict[str, ChatFormat], family: str) -> None:
         turn = parse(formats[family], f"<think>\nWell {GOOD}", stop=False)
-        assert turn.truncated and turn.finish_reason == "length"
+        assert turn.truncated
+        assert turn.finish_reason == "length"
 
     @pytest.mark.parametrize(
         ("body", "reason"),
@@ -209,7 +213,9 @@ class TestParsing:
     ) -> None:
         turn = parse(formats[family], "Try.\n" + call(body))
         bad = turn.calls[0]
-        assert bad.error is not None and reason in bad.error and bad.arguments is None
+        assert bad.error is not None
+        assert reason in bad.error
+        assert bad.arguments is None
         assert "tool_calls" not in turn.message
         assert turn.message["content"] == "Try.\n" + call(body)
 
@@ -223,7 +229,8 @@ class TestParsing:
         turn = parse(formats[family], GOOD + '\n<tool_call>\n{"name": "ad', stop=False)
         assert [one.error is None for one in turn.calls] == [True, False]
         assert "cut off" in (turn.calls[1].error or "")
-        assert '{"name": "ad' in turn.message["content"] and len(turn.message["tool_calls"]) == 1
+        assert '{"name": "ad' in turn.message["content"]
+        assert len(turn.message["tool_calls"]) == 1
 
     @settings(max_examples=60, deadline=None)
     @given(data=st.data())
@@ -241,4 +248,5 @@ class TestParsing:
     @given(body=st.text(max_size=80))
     def test_rubbish_in_a_call_never_raises(self, formats: dict[str, ChatFormat], family: str, body: str) -> None:
         turn = parse(formats[family], call(body))
-        assert turn.calls and all(one.error or one.arguments is not None for one in turn.calls)
+        assert turn.calls
+        assert all(one.error or one.arguments is not None for one in turn.calls)

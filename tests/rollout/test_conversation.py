@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_tokenizer import CHATML, DROPS_THOUGHTS, GEMMA, NO_END, STRICT_TOOLS, build_folder
+from rollout.tiny_tokenizer import CHATML, DROPS_THOUGHTS, GEMMA, NO_END, STRICT_TOOLS, build_folder
 
 from agentfly.errors import ModelError
 from agentfly.models.engine import ChatCompletion, Completion, EngineInfo, Message, Sampling
@@ -96,7 +96,9 @@ async def test_two_turns_are_one_segment_of_exact_tokens(format: ChatFormat) -> 
     assert segment.ids.tolist() == engine.asked[1][0] + last
     assert segment.ids[segment.mask].tolist() == first + last
     assert segment.versions[segment.mask].tolist() == [3] * len(first) + [4] * len(last)
-    assert np.array_equal(segment.logprobs[segment.mask], np.array([-0.001 * token for token in first + last], np.float32))
+    assert np.array_equal(
+        segment.logprobs[segment.mask], np.array([-0.001 * token for token in first + last], np.float32)
+    )
     assert format.decode(segment.ids.tolist()) == (
         format.decode(format.render(OPENING, TOOLS))
         + CALL
@@ -145,7 +147,8 @@ async def test_a_prompt_that_fills_the_context_is_never_sent(format: ChatFormat)
     assert conversation.prompt_length >= conversation.max_context
     with pytest.raises(ValueError, match="no room"):
         await conversation.next(Sampling())
-    assert engine.asked == [] and conversation.segments() == []
+    assert engine.asked == []
+    assert conversation.segments() == []
 
 
 async def test_a_turn_needs_something_new_before_it(format: ChatFormat) -> None:
@@ -170,7 +173,8 @@ async def test_a_failed_engine_leaves_the_conversation_as_it_was(
     conversation = talk(engine, format)
     with pytest.raises(ModelError, match=message):
         await conversation.next(Sampling())
-    assert conversation.messages == OPENING and conversation.segments() == []
+    assert conversation.messages == OPENING
+    assert conversation.segments() == []
     await conversation.next(Sampling())
     assert engine.asked[0][0] == engine.asked[1][0]
 
@@ -179,7 +183,8 @@ async def test_an_empty_completion_is_a_turn_like_any_other(format: ChatFormat) 
     engine = PlayedEngine(sampled([], "length"), sampled(format.encode("a<|im_end|>")))
     conversation = talk(engine, format)
     turn = await conversation.next(Sampling())
-    assert turn.message == {"role": "assistant", "content": ""} and turn.truncated
+    assert turn.message == {"role": "assistant", "content": ""}
+    assert turn.truncated
     conversation.add([{"role": "user", "content": "go on"}])
     await conversation.next(Sampling())
     assert len(conversation.segments()) == 1
@@ -191,13 +196,15 @@ async def test_a_truncated_turn_is_closed_by_tokens_that_are_not_trained(format:
     engine = PlayedEngine(sampled(cut, "length"), sampled([2]))
     conversation = talk(engine, format)
     turn = await conversation.next(Sampling())
-    assert turn.truncated and turn.finish_reason == "length"
+    assert turn.truncated
+    assert turn.finish_reason == "length"
     conversation.add([{"role": "user", "content": "yes?"}])
     await conversation.next(Sampling())
     (segment,) = conversation.segments()
     assert segment.ids[segment.mask].tolist() == [*cut, 2]
     start = len(engine.asked[0][0]) + len(cut)
-    assert segment.ids[start] == 2 and not segment.mask[start]
+    assert segment.ids[start] == 2
+    assert not segment.mask[start]
 
 
 async def test_what_can_not_be_extended_starts_a_new_segment(formats: dict[str, ChatFormat]) -> None:
@@ -209,7 +216,8 @@ async def test_what_can_not_be_extended_starts_a_new_segment(formats: dict[str, 
     conversation.add([{"role": "user", "content": "and?"}])
     await conversation.next(Sampling())
     old, new = conversation.segments()
-    assert old.ids[old.mask].tolist() == first and new.ids[new.mask].tolist() == second
+    assert old.ids[old.mask].tolist() == first
+    assert new.ids[new.mask].tolist() == second
     assert new.ids.tolist() == format.render(conversation.messages[:-1], TOOLS) + second
     assert "hm" not in format.decode(new.ids.tolist())
 
@@ -255,7 +263,8 @@ def test_trained_tokens_are_sampled_tokens(formats: dict[str, ChatFormat], name:
     versions = [version for segment in segments for version in segment.versions[segment.mask].tolist()]
     assert versions == [version for completion in completions for version in completion.policy_versions]
     for segment in segments:
-        assert not segment.logprobs[~segment.mask].any() and (segment.versions[~segment.mask] == -1).all()
+        assert not segment.logprobs[~segment.mask].any()
+        assert (segment.versions[~segment.mask] == -1).all()
     # Each prompt that the engine saw is what the segments hold at that place.
     whole = [segment.ids.tolist() for segment in segments]
     for (prompt, _, _), completion in zip(engine.asked, completions, strict=True):
@@ -298,6 +307,8 @@ async def test_a_chat_engine_gives_messages_and_no_tokens() -> None:
     assert (turn.completion_tokens, turn.truncated, turn.finish_reason) == (9, False, "tool_calls")
     conversation.add([{"role": "tool", "content": "2", "tool_call_id": call.id} for call in turn.calls])
     last = await conversation.next(Sampling())
-    assert last.truncated and last.calls == []
-    assert engine.asked[1][0] == conversation.messages[:-1] and len(engine.asked[1][0]) == 6
+    assert last.truncated
+    assert last.calls == []
+    assert engine.asked[1][0] == conversation.messages[:-1]
+    assert len(engine.asked[1][0]) == 6
     assert (conversation.segments(), conversation.prompt_length, conversation.max_context) == ([], 0, None)

@@ -111,7 +111,12 @@ def test_nothing_is_lost(tmp_path: Path, write: Write, read: Read, trajectories:
 
 def trajectory(index: int = 0, **changes: Any) -> Trajectory:
     logprobs = np.array([0.0, -0.1, -1e-38, -3.4e38], np.float32)
-    segment = Segment(np.array([1, 2, 3, 4], np.int32), np.array([False, True, True, True]), logprobs, np.array([-1, 0, 0, 1], np.int32))
+    segment = Segment(
+        np.array([1, 2, 3, 4], np.int32),
+        np.array([False, True, True, True]),
+        logprobs,
+        np.array([-1, 0, 0, 1], np.int32),
+    )
     values: dict[str, Any] = {
         "messages": [{"role": "user", "content": "中文 🙂"}],
         "segments": [segment],
@@ -142,7 +147,8 @@ def test_parquet_has_columns_that_other_tools_can_use(tmp_path: Path) -> None:
     file = pq.ParquetFile(tmp_path / "a.parquet")
     assert file.num_row_groups == 3
     table = file.read()
-    assert table["ids"].to_pylist()[0] == [[1, 2, 3, 4]] and table["mask"].to_pylist()[0] == [[False, True, True, True]]
+    assert table["ids"].to_pylist()[0] == [[1, 2, 3, 4]]
+    assert table["mask"].to_pylist()[0] == [[False, True, True, True]]
     assert json.loads(table["task_fields"][4].as_py()) == {"answer": "ü", "n": 4}
     assert table["metrics"][0].as_py() == [("m", 1.0)]
 
@@ -182,7 +188,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, write: Write, read: 
 
 @pytest.mark.parametrize(("write", "read"), FORMATS)
 def test_files_that_are_not_there_or_can_not_be_written(tmp_path: Path, write: Write, read: Read) -> None:
-    with pytest.raises(ConfigError, match="can't read trajectories from .*nowhere"):
+    with pytest.raises(ConfigError, match=r"can't read trajectories from .*nowhere"):
         list(read(tmp_path / "nowhere"))
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="can't write trajectories to"):
@@ -241,7 +247,7 @@ def test_bad_parquet_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"can't read trajectories from .*bad\.parquet"):
         list(read_parquet(path))
     pq.write_table(pa.table({"prompt": ["a"]}), path)
-    with pytest.raises(ConfigError, match="lacks rollout_id, .*, error"):
+    with pytest.raises(ConfigError, match=r"lacks rollout_id, .*, error"):
         list(read_parquet(path))
     write_parquet(path, [trajectory(), trajectory(1)])
     table = pq.read_table(path)

@@ -53,7 +53,9 @@ DROPS_THOUGHTS = """\
 {%- set text = m.content %}
 {%- if m.role == 'assistant' %}
 {%- if '</think>' in text %}{% set text = text.split('</think>')[-1] %}{% endif %}
-{%- if loop.last and m.reasoning_content %}{% set text = '<think>' + m.reasoning_content + '</think>' + text %}{% endif %}
+{%- if loop.last and m.reasoning_content %}
+{%- set text = '<think>' + m.reasoning_content + '</think>' + text %}
+{%- endif %}
 {%- endif %}
 {{- '<|im_start|>' + m.role + '\\n' + text + '<|im_end|>\\n' }}
 {%- endfor %}

@@ -101,10 +101,10 @@ def declare(
 
 def _check_options(name: str, options: ToolOptions, where: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(f"{where}: the name must be a letter, then up to 63 letters, digits, '_', '.' or '-'; set name=")
+        raise ConfigError(f"{where}: a name is a letter, then up to 63 letters, digits, '_', '.' or '-'; set name=")
     check_timeout(options.timeout, where)
     if not isinstance(options.max_output, int) or options.max_output < _LEAST_OUTPUT:
-        raise ConfigError(f"{where}: max_output must be at least {_LEAST_OUTPUT} characters, got {options.max_output!r}")
+        raise ConfigError(f"{where}: max_output must be {_LEAST_OUTPUT} characters or more, got {options.max_output!r}")
 
 
 def check_timeout(timeout: float | None, where: str) -> None:
@@ -112,7 +112,7 @@ def check_timeout(timeout: float | None, where: str) -> None:
     if timeout is None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-        raise ConfigError(f"{where}: timeout must be a positive number of seconds, or None for no limit, got {timeout!r}")
+        raise ConfigError(f"{where}: timeout must be a positive number of seconds, or None for none, got {timeout!r}")
 
 
 def _description(doc: docstring_parser.Docstring) -> str:

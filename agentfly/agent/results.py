@@ -108,11 +108,7 @@ def encodable(text: str) -> str:
 
 
 def _speaks_for_itself(value: Any) -> bool:
-    return (
-        dataclasses.is_dataclass(value)
-        and not isinstance(value, type)
-        and type(value).__str__ is not object.__str__
-    )
+    return dataclasses.is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is not object.__str__
 
 
 def _json(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
@@ -16,7 +16,7 @@ _PREFIX = "#/$defs/"
 
 class _Generator(GenerateJsonSchema):
     # A default that JSON can't write is left out of the schema; the function still has it.
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+    ignored_warning_kinds: ClassVar = {"skipped-choice", "non-serializable-default"}
 
 
 def parameters_schema(model: type[BaseModel]) -> dict[str, Any]:

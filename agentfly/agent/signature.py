@@ -120,13 +120,11 @@ def _check_kind(parameter: inspect.Parameter, where: str) -> None:
         raise ConfigError(f"{where}: parameter {stars}{parameter.name} has no schema; name each argument of the tool")
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise ConfigError(
-            f"{where}: parameter {parameter.name!r} is positional-only, but a model passes arguments by name; remove '/'"
+            f"{where}: parameter {parameter.name!r} is positional-only, but models pass arguments by name; remove '/'"
         )
 
 
-def _resolve(
-    parameter: inspect.Parameter, where: str, scope: dict[str, Any], namespace: Mapping[str, Any]
-) -> Any:
+def _resolve(parameter: inspect.Parameter, where: str, scope: dict[str, Any], namespace: Mapping[str, Any]) -> Any:
     if parameter.annotation is EMPTY:
         raise ConfigError(f"{where}: parameter {parameter.name!r} has no type annotation; the model's schema needs one")
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
@@ -134,7 +132,7 @@ def _resolve(
         return get_type_hints(holder, scope, dict(namespace), include_extras=True)[parameter.name]
     except Exception as error:  # an annotation is code of the user's and may raise anything
         raise ConfigError(
-            f"{where}: the annotation {parameter.annotation!r} of parameter {parameter.name!r} can't be resolved: {error}"
+            f"{where}: parameter {parameter.name!r} has an annotation {parameter.annotation!r} that fails: {error}"
         ) from error
 
 

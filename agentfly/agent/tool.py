@@ -95,7 +95,9 @@ class Tool:
             ConfigError: the task lacks an injected field, or the method has no instance.
         """
         if not self.bound:
-            raise ConfigError(f"{self.where} is a method: take it from an instance, as in tools=[board.{self.__name__}]")
+            raise ConfigError(
+                f"{self.where} is a method: take it from an instance, as in tools=[board.{self.__name__}]"
+            )
         try:
             values = self._declaration.arguments.validate(arguments)
         except ToolError as error:
@@ -192,13 +194,13 @@ class ToolClass:
 
 class _Decorator(Protocol):
     @overload
-    def __call__(self, target: type[Any], /) -> ToolClass: ...  # type: ignore[overload-overlap]  # classes first
+    def __call__(self, target: type[Any], /) -> ToolClass: ...
     @overload
     def __call__(self, target: Callable[..., Any], /) -> Tool: ...
 
 
 @overload
-def tool(target: type[Any], /) -> ToolClass: ...  # type: ignore[overload-overlap]  # classes are callables, too
+def tool(target: type[Any], /) -> ToolClass: ...
 @overload
 def tool(target: Callable[..., Any], /) -> Tool: ...
 @overload
@@ -249,12 +251,12 @@ def tool(
     return lambda wrapped: _decorate(wrapped, options, names)
 
 
-def _decorate(target: Any, options: ToolOptions, names: Mapping[str, Any]) -> Tool | ToolClass:
+def _decorate(target: Callable[..., Any], options: ToolOptions, names: Mapping[str, Any]) -> Tool | ToolClass:
     if isinstance(target, (Tool, ToolClass)):
         raise ConfigError(f"{target!r} is a tool already; decorate it once")
     if isinstance(target, type):
         return _decorate_class(target, options, names)
-    function = target.__func__ if isinstance(target, (classmethod, staticmethod)) else target
+    function: Callable[..., Any] = target.__func__ if isinstance(target, (classmethod, staticmethod)) else target
     if not hasattr(function, "__qualname__"):
         raise ConfigError(f"@tool needs a function, a method or a class, got {target!r}")
     receiver = _receiver(target)
@@ -286,7 +288,7 @@ def _decorate_class(target: type[Any], options: ToolOptions, names: Mapping[str,
     return ToolClass(target, declaration)
 
 
-def _receiver(target: Any) -> Receiver | None:
+def _receiver(target: Callable[..., Any]) -> Receiver | None:
     if isinstance(target, classmethod):
         return _the_class
     if not isinstance(target, staticmethod) and is_method(target):

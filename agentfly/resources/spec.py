@@ -33,7 +33,7 @@ class ResourceSpec(Generic[R]):
         idle_ttl: seconds after which a host without leases is given back, down to min_size; None keeps it.
         start_timeout, reset_timeout, setup_timeout: seconds.
         start_retries: starts that may fail in a row before those who wait are told why (`StartFailed`).
-        num_cpus, num_gpus, memory, resources, label_selector, runtime_env, spread: how Ray places a host.
+        num_cpus, num_gpus, host_memory (bytes), resources, label_selector, runtime_env, spread: how Ray places a host.
     """
 
     resource: type[R]
@@ -53,7 +53,7 @@ class ResourceSpec(Generic[R]):
     start_retries: int = 3
     num_cpus: float = 0.0
     num_gpus: float = 0.0
-    memory: int | None = None
+    host_memory: int | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
     label_selector: Mapping[str, str] = field(default_factory=dict)
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
@@ -91,8 +91,8 @@ class ResourceSpec(Generic[R]):
     def host_options(self) -> dict[str, Any]:
         """Options of the host's Ray actor."""
         options: dict[str, Any] = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus}
-        if self.memory is not None:
-            options["memory"] = self.memory
+        if self.host_memory is not None:
+            options["memory"] = self.host_memory
         for name in ("resources", "label_selector", "runtime_env"):
             if getattr(self, name):
                 options[name] = dict(getattr(self, name))

@@ -1,0 +1,1 @@
+"""The embedded provider: bubblewrap's namespaces, a seccomp filter, resource limits."""

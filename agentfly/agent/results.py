@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any, Final
 
 import numpy as np
@@ -54,14 +54,9 @@ def plain_number(value: Any, what: str) -> float:
     """
     if isinstance(value, (np.generic, np.ndarray)) and value.size == 1:
         value = value.item()
-    if not isinstance(value, (int, float)):
+    if not isinstance(value, Real):
         raise TypeError(f"{what} must be a number, got {type(value).__name__}")
     return float(value)
-
-
-def is_finite(value: float) -> bool:
-    """Neither NaN nor infinite."""
-    return math.isfinite(value)
 
 
 def as_text(value: Any) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 _NAMED_SCHEMAS = ("properties", "patternProperties")
 _PLAIN_VALUES = ("default", "const", "enum", "examples", "required")
@@ -16,7 +16,7 @@ _PREFIX = "#/$defs/"
 
 class _Generator(GenerateJsonSchema):
     # A default that JSON can't write is left out of the schema; the function still has it.
-    ignored_warning_kinds: ClassVar = {"skipped-choice", "non-serializable-default"}
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  as pydantic has it
 
 
 def parameters_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def read_signature(
     arguments: list[Argument] = []
     injections: list[Injection] = []
     for parameter in parameters:
-        _check_kind(parameter, where)
+        check_kind(parameter, where)
         required = parameter.default is EMPTY
         if parameter.name == CONTEXT_PARAMETER:
             injections.append(Injection(parameter.name, None, required))
@@ -114,13 +114,14 @@ def _is_class_body(frame: FrameType) -> bool:
     return not code.co_flags & inspect.CO_OPTIMIZED and frame.f_locals is not frame.f_globals
 
 
-def _check_kind(parameter: inspect.Parameter, where: str) -> None:
+def check_kind(parameter: inspect.Parameter, where: str) -> None:
+    """Raise ConfigError for a parameter that can't be passed by name."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-        raise ConfigError(f"{where}: parameter {stars}{parameter.name} has no schema; name each argument of the tool")
+        raise ConfigError(f"{where}: parameter {stars}{parameter.name} can't be filled; name each parameter")
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise ConfigError(
-            f"{where}: parameter {parameter.name!r} is positional-only, but models pass arguments by name; remove '/'"
+            f"{where}: parameter {parameter.name!r} is positional-only, but arguments are passed by name; remove '/'"
         )
 
 

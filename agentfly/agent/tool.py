@@ -251,12 +251,12 @@ def tool(
     return lambda wrapped: _decorate(wrapped, options, names)
 
 
-def _decorate(target: Callable[..., Any], options: ToolOptions, names: Mapping[str, Any]) -> Tool | ToolClass:
+def _decorate(target: Any, options: ToolOptions, names: Mapping[str, Any]) -> Tool | ToolClass:
     if isinstance(target, (Tool, ToolClass)):
         raise ConfigError(f"{target!r} is a tool already; decorate it once")
     if isinstance(target, type):
         return _decorate_class(target, options, names)
-    function: Callable[..., Any] = target.__func__ if isinstance(target, (classmethod, staticmethod)) else target
+    function: Any = target.__func__ if isinstance(target, (classmethod, staticmethod)) else target
     if not hasattr(function, "__qualname__"):
         raise ConfigError(f"@tool needs a function, a method or a class, got {target!r}")
     receiver = _receiver(target)
@@ -288,7 +288,7 @@ def _decorate_class(target: type[Any], options: ToolOptions, names: Mapping[str,
     return ToolClass(target, declaration)
 
 
-def _receiver(target: Callable[..., Any]) -> Receiver | None:
+def _receiver(target: Any) -> Receiver | None:
     if isinstance(target, classmethod):
         return _the_class
     if not isinstance(target, staticmethod) and is_method(target):

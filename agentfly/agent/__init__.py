@@ -1,8 +1,11 @@
-"""Tools, rewards and agents: what a user writes."""
+"""Layer I: tools, rewards and agents, what a user writes."""
 
 from __future__ import annotations
 
+from agentfly.agent.agent import Agent
+from agentfly.agent.decorator import tool
 from agentfly.agent.results import ToolResult
-from agentfly.agent.tool import Tool, tool
+from agentfly.agent.reward import Reward, RewardResult, reward, weighted
+from agentfly.agent.tool import Tool
 
-__all__ = ["Tool", "ToolResult", "tool"]
+__all__ = ["Agent", "Reward", "RewardResult", "Tool", "ToolResult", "reward", "tool", "weighted"]

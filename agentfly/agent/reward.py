@@ -190,7 +190,7 @@ def reward(
     """
 
     def decorate(target: Callable[..., Any]) -> FunctionReward:
-        if isinstance(target, Reward) or isinstance(target, type) or not hasattr(target, "__qualname__"):
+        if isinstance(target, (Reward, type)) or not hasattr(target, "__qualname__"):
             raise ConfigError(f"@reward needs a function, got {target!r}")
         return FunctionReward(target, name=name if name is not None else target.__name__, timeout=timeout)
 

@@ -1,0 +1,1 @@
+"""Training jobs, and the seam to the backends that carry them out."""

@@ -1,0 +1,192 @@
+"""`TrainingJob`: everything about a run, as one document that is checked before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agentfly.agent import Agent
+from agentfly.context import Task
+from agentfly.models.engine import Sampling
+from agentfly.models.spec import ModelSpec
+from agentfly.rollout.request import RolloutOptions
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Part(BaseModel):
+    """A part of a job: unknown keys are errors, values don't change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class ModelConfig(_Part):
+    """The model. See `ModelSpec`.
+
+    Attributes:
+        engine: `transformers`, `openai`, `scripted`, an installed engine's name, or `module:Class`.
+        path: model folder in Hugging Face form; also where the tokenizer is.
+        family: the chat format's name, as the renderers library knows it; null finds out.
+        options: of the engine.
+        max_concurrency: calls in progress on one engine.
+        replicas: engines.
+        num_cpus, num_gpus: what Ray reserves for each.
+    """
+
+    engine: str = "transformers"
+    path: str = ""
+    family: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    max_concurrency: Positive = 256
+    replicas: Positive = 1
+    num_cpus: Annotated[float, Field(ge=0)] = 0.0
+    num_gpus: Annotated[float, Field(ge=0)] = 0.0
+
+    def spec(self) -> ModelSpec:
+        """The pool of engines.
+
+        Raises:
+            ConfigError: no such engine, or not its options.
+        """
+        return ModelSpec(**dict(self))
+
+
+class RolloutConfig(_Part):
+    """How rollouts are run.
+
+    Attributes:
+        group_size: rollouts of each task.
+        tasks_per_step: groups that one update learns from.
+        workers: rollout processes; concurrency: rollouts at once in each.
+        max_tokens, temperature, top_p, top_k, min_p: of sampling.
+        timeout: seconds a rollout may work; null is no limit.
+        max_attempts: runs of one rollout before infrastructure faults end it.
+        max_failed_fraction: of a step's rollouts may be unfit for training; more ends the job.
+        num_cpus: what Ray reserves for each worker.
+    """
+
+    group_size: Positive = 8
+    tasks_per_step: Positive = 16
+    workers: Positive = 1
+    concurrency: Positive = 64
+    max_tokens: Positive = 512
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Natural = 0
+    min_p: Fraction = 0.0
+    timeout: Annotated[float, Field(gt=0)] | None = 300.0
+    max_attempts: Positive = 3
+    max_failed_fraction: Fraction = 0.1
+    num_cpus: Annotated[float, Field(ge=0)] = 0.0
+
+    def options(self) -> RolloutOptions:
+        """The same, as the runner takes it."""
+        sampling = Sampling(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+        )
+        return RolloutOptions(
+            workers=self.workers,
+            concurrency=self.concurrency,
+            sampling=sampling,
+            timeout=self.timeout,
+            max_attempts=self.max_attempts,
+            num_cpus=self.num_cpus,
+        )
+
+
+class AlgorithmConfig(_Part):
+    """What is learned from a step's rollouts.
+
+    Attributes:
+        advantage: how rewards of a group become advantages.
+        clip_low, clip_high, dual_clip: bounds of the probability ratio.
+        ratio: of each token, or of whole sequences (GSPO).
+        aggregation: how losses of tokens become one.
+        kl_coefficient: weight of the KL divergence from the starting policy; 0 keeps no copy of it.
+        epochs: passes over a step's rollouts; minibatches: updates in each.
+        max_tokens_per_batch: tokens, padding included, that go through the model at once.
+    """
+
+    advantage: Literal["grpo", "dr_grpo", "rloo", "plain"] = "grpo"
+    clip_low: Fraction = 0.2
+    clip_high: Annotated[float, Field(ge=0)] = 0.28
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    ratio: Literal["token", "sequence"] = "token"
+    aggregation: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
+    kl_coefficient: Annotated[float, Field(ge=0)] = 0.0
+    epochs: Positive = 1
+    minibatches: Positive = 1
+    max_tokens_per_batch: Positive = 16_384
+
+
+class OptimizerConfig(_Part):
+    """AdamW and its schedule.
+
+    Attributes:
+        lr: peak learning rate.
+        schedule: from the peak down to `final_fraction` of it.
+        warmup_steps: steps over which the rate rises.
+        grad_clip: largest norm of the gradient; null is no limit.
+    """
+
+    lr: Annotated[float, Field(gt=0)] = 1e-6
+    betas: tuple[Fraction, Fraction] = (0.9, 0.95)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    grad_clip: Annotated[float, Field(gt=0)] | None = 1.0
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: Natural = 0
+    final_fraction: Fraction = 0.1
+
+
+class CheckpointConfig(_Part):
+    """Checkpoints: every so many steps (0: only the last), the newest `keep` of them (null: all)."""
+
+    every: Natural = 0
+    keep: Positive | None = 2
+
+
+class TrainingJob(_Part):
+    """One training run.
+
+    Attributes:
+        agent: an `Agent`, or where one is: `module:attribute` or `file.py:attribute`.
+        tasks: to train on: a list, or a JSON, JSONL or Parquet file.
+        eval_tasks: held out; evaluated before the first step, after the last, and every `eval_every`.
+        output: folder for checkpoints, trajectories and metrics.
+        loggers: where metrics go: `console`, `jsonl`, `tensorboard`.
+        steps: updates.
+        seed: of the tasks' order and of sampling.
+        backend: `native`, or another one that is installed.
+    """
+
+    agent: str | Agent
+    tasks: str | list[Task]
+    eval_tasks: str | list[Task] | None = None
+    model: ModelConfig
+    rollout: RolloutConfig = RolloutConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    output: Path = Path("runs/job")
+    loggers: list[Literal["console", "jsonl", "tensorboard"]] = ["console", "jsonl"]
+    steps: Positive = 100
+    eval_every: Natural = 0
+    seed: int = 0
+    backend: str = "native"
+
+    @model_validator(mode="after")
+    def _group_of_one_learns_nothing(self) -> TrainingJob:
+        if self.algorithm.advantage in ("grpo", "dr_grpo", "rloo") and self.rollout.group_size < 2:
+            raise ValueError(
+                f"rollout.group_size must be at least 2 for algorithm.advantage={self.algorithm.advantage}: "
+                "it compares the rollouts of a task"
+            )
+        return self

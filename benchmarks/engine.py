@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,9 +56,7 @@ class ContinuousBatching:
             allow_block_sharing=False,
         )
         generation = GenerationConfig(max_new_tokens=tokens, do_sample=True, eos_token_id=-1, pad_token_id=0)
-        self._manager = model.init_continuous_batching(
-            generation_config=generation, continuous_batching_config=config
-        )
+        self._manager = model.init_continuous_batching(generation_config=generation, continuous_batching_config=config)
         self._manager.start()
 
     def run(self, prompts: Prompts) -> int:
@@ -125,9 +124,9 @@ def main() -> None:
         for count in arguments.sequences:
             prompts = [[rng.randrange(arguments.vocab) for _ in range(arguments.prompt)] for _ in range(count)]
             runs: dict[str, Callable[[], int]] = {
-                "bare loop": lambda prompts=prompts: bare_loop(plain, prompts, arguments.tokens),
-                "continuous batching": lambda prompts=prompts: paged.run(prompts),
-                "engine": lambda prompts=prompts: engine.run(prompts, arguments.tokens),
+                "bare loop": partial(bare_loop, plain, prompts, arguments.tokens),
+                "continuous batching": partial(paged.run, prompts),
+                "engine": partial(engine.run, prompts, arguments.tokens),
             }
             report(count, runs, arguments.rounds)
         paged.close()

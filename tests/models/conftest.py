@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from tiny_models import build, recompute
+from models.tiny_models import build, recompute
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from agentfly.models.engine import Completion

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
-from tiny_models import VOCAB, recompute
+from models.tiny_models import VOCAB, recompute
 from transformers import AutoModelForCausalLM
 
 from agentfly.models.engine import Completion, Sampling

@@ -21,7 +21,7 @@ def build(folder: Path, architecture: str) -> str:
         tied = architecture != "llama"
         build_model(
             folder, vocab_size=VOCAB, architecture=architecture, hidden=32, layers=2, max_context=256, tied=tied
-        )  # type: ignore[arg-type]
+        )
         return str(folder)
     sizes: dict[str, Any] = {
         "vocab_size": VOCAB,
@@ -56,4 +56,5 @@ def recompute(
     ids = [*prompt, *completion.ids]
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([ids])).logits[0, len(prompt) - 1 : -1].float()
-    return (logits / temperature).log_softmax(-1).gather(1, torch.tensor([list(completion.ids)]).T)[:, 0]
+    chosen: torch.Tensor = (logits / temperature).log_softmax(-1).gather(1, torch.tensor([list(completion.ids)]).T)
+    return chosen[:, 0]

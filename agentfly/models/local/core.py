@@ -128,7 +128,9 @@ class EngineCore:
         running = self._scheduler.running
         self._prepare(plan, running)
         step = build_batch(self._cache.data, running, plan.chunks)
-        drawing = [sequence for sequence, chunk in zip(running, plan.chunks, strict=True) if chunk == sequence.remaining]
+        drawing = [
+            sequence for sequence, chunk in zip(running, plan.chunks, strict=True) if chunk == sequence.remaining
+        ]
         everyone = len(drawing) == len(running)
         rows = [sequence.row for sequence in drawing]
         wanted = None if everyone else torch.tensor(rows, dtype=torch.int64, device=step.ids.device)

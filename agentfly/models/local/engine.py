@@ -57,11 +57,17 @@ class LocalEngine(Resource):
         prefill_tokens: int = 2048,
         share_tokens: int = 16,
     ) -> None:
-        least = {"threads": threads, "max_context": max_context, "max_running": max_running, "cache_bytes": cache_bytes}
-        least |= {"prefill_tokens": prefill_tokens, "share_tokens": share_tokens}
-        for name, value in least.items():
-            if value is not None and value < 1:
-                raise ConfigError(f"engine option {name} is {value}: it must be at least 1")
+        for name, value, least in (
+            ("threads", threads, 1),
+            ("max_context", max_context, 1),
+            ("max_running", max_running, 1),
+            ("cache_bytes", cache_bytes, 1),
+            ("prefix_bytes", prefix_bytes, 0),
+            ("prefill_tokens", prefill_tokens, 0),
+            ("share_tokens", share_tokens, 1),
+        ):
+            if value is not None and value < least:
+                raise ConfigError(f"engine option {name} is {value}: it must be at least {least}")
         self._path = path
         self._dtype = dtype
         self._device = device
@@ -89,7 +95,11 @@ class LocalEngine(Resource):
         except ImportError as error:
             raise ConfigError(f"the transformers engine needs {error.name}: pip install agentfly-rl[native]") from error
         thread = EngineThread(self._load, self._deliver, self._threads)
-        await thread.start()
+        try:
+            await thread.start()
+        except asyncio.CancelledError:
+            thread.end()
+            raise
         self._thread = thread
 
     def _load(self) -> EngineCore:
@@ -145,7 +155,7 @@ class LocalEngine(Resource):
     async def abort(self, session: str) -> None:
         """End the session's running calls with what they have, and forget its cache."""
         thread, _ = self._running()
-        await thread.call(lambda core: thread.end(core.abort(session)))
+        await thread.call(lambda core: thread.deliver(core.abort(session)))
 
     async def update_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace all weights in place, between two steps.

@@ -37,7 +37,7 @@ def load_model(path: str, *, dtype: str = "float32", device: str = "cpu", max_co
     kind = dtype if dtype == "auto" else _torch_dtype(dtype)
     try:
         with _quiet():
-            module: Any = AutoModelForCausalLM.from_pretrained(path, dtype=kind, attn_implementation="sdpa")
+            module: Any = AutoModelForCausalLM.from_pretrained(path, dtype=kind)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"can't load a causal language model from {path!r}: {first_line(error)}") from error
     module = module.to(device).eval().requires_grad_(False)
@@ -86,11 +86,15 @@ def _quiet() -> Iterator[None]:
 def _check(config: Any, path: str) -> None:
     others = set(getattr(config, "layer_types", None) or ()) - _KINDS
     if others:
-        raise ModelError(f"{path!r} has layers of kind {', '.join(sorted(others))}: the embedded engine can't cache them")
+        raise ModelError(
+            f"{path!r} has layers of kind {', '.join(sorted(others))}: the embedded engine can't cache them"
+        )
     rope = getattr(config, "rope_parameters", None) or {}
     for entry in (rope, *(value for value in rope.values() if isinstance(value, dict))):
         if entry.get("rope_type") in _BATCH_DEPENDENT_ROPE:
-            raise ModelError(f"{path!r} has {entry['rope_type']} rotary positions: the embedded engine can't batch them")
+            raise ModelError(
+                f"{path!r} has {entry['rope_type']} rotary positions: the embedded engine can't batch them"
+            )
 
 
 def _cache_shape(config: Any, dtype: torch.dtype, device: torch.device) -> CacheShape:

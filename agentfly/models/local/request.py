@@ -39,10 +39,14 @@ def _check_prompt(tokens: list[int], vocab_size: int, max_context: int) -> None:
     if not tokens:
         raise ModelError("the prompt is empty: send at least one token")
     if len(tokens) >= max_context:
-        raise ModelError(f"the prompt has {len(tokens)} tokens, the context takes {max_context}: no room for a completion")
+        raise ModelError(
+            f"the prompt has {len(tokens)} tokens, the context takes {max_context}: no room for a completion"
+        )
     if min(tokens) < 0 or max(tokens) >= vocab_size:
         position = next(i for i, token in enumerate(tokens) if not 0 <= token < vocab_size)
-        raise ModelError(f"prompt token {tokens[position]} at position {position} is outside the vocabulary of {vocab_size}")
+        raise ModelError(
+            f"prompt token {tokens[position]} at position {position} is outside the vocabulary of {vocab_size}"
+        )
 
 
 def _check_sampling(sampling: Sampling) -> None:

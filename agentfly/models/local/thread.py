@@ -33,7 +33,7 @@ class EngineThread:
         self, load: Callable[[], EngineCore], deliver: Callable[[list[Outcome]], None], threads: int | None
     ) -> None:
         self._load = load
-        self._deliver = deliver
+        self._deliver_in_loop = deliver
         self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._commands: queue.SimpleQueue[Callable[[EngineCore], None]] = queue.SimpleQueue()
@@ -51,16 +51,20 @@ class EngineThread:
 
     async def stop(self) -> None:
         """End the thread after the step that it is in, and wait for it. Unfinished sequences fail."""
-        self.post(self._stop)
+        self.end()
         await asyncio.to_thread(self._thread.join)
+
+    def end(self) -> None:
+        """As `stop`, without waiting."""
+        self.post(lambda _: self._set_stopping())
 
     async def pause(self) -> None:
         """Take no further step; returns when none is under way."""
-        await self.call(lambda core: self._set_paused(True))
+        await self.call(lambda _: self._set_paused(True))
 
     async def resume(self) -> None:
         """Go on."""
-        await self.call(lambda core: self._set_paused(False))
+        await self.call(lambda _: self._set_paused(False))
 
     def post(self, command: Callable[[EngineCore], None]) -> None:
         """Have a command carried out between steps. It must not raise."""
@@ -81,7 +85,7 @@ class EngineThread:
         self.post(command)
         return await future
 
-    def end(self, outcomes: list[tuple[int, Completion]]) -> None:
+    def deliver(self, outcomes: list[tuple[int, Completion]]) -> None:
         """Deliver these with the next flush; for commands, in the thread."""
         self._outcomes.extend(outcomes)
 
@@ -130,12 +134,12 @@ class EngineThread:
     def _flush(self) -> None:
         if self._outcomes:
             outcomes, self._outcomes = self._outcomes, []
-            self._in_loop(self._deliver, outcomes)
+            self._in_loop(self._deliver_in_loop, outcomes)
 
     def _set_paused(self, paused: bool) -> None:
         self._paused = paused
 
-    def _stop(self, core: EngineCore) -> None:
+    def _set_stopping(self) -> None:
         self._stopping = True
 
     def _in_loop(self, function: Callable[..., None], *arguments: object) -> None:

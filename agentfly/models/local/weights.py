@@ -65,8 +65,6 @@ def _as_tensor(name: str, value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
     array = np.ascontiguousarray(value)
-    if array.dtype.name == "bfloat16":  # of ml_dtypes, which torch doesn't take
-        return _as_tensor(name, array.view(np.int16)).view(torch.bfloat16)
     if array.dtype.kind not in "fiu":
         raise ModelError(f"weight {name!r} is no array of numbers: its type is {array.dtype.name}")
     with warnings.catch_warnings():

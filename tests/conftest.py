@@ -53,5 +53,3 @@ def _marked(mark: str) -> list[str]:
         if command:
             found.append(f"{entry.name}: {command}")
     return found
-
-

@@ -144,7 +144,9 @@ class ResourceClient:
         """
         reference = ray.put(args)
         try:
-            results: list[Any] = await self._manager.broadcast.remote(self._key(spec), spec, method, [reference], replay)
+            results: list[Any] = await self._manager.broadcast.remote(
+                self._key(spec), spec, method, [reference], replay
+            )
         except ray.exceptions.RayTaskError as error:
             raise _cause(error) from None
         return results
@@ -182,7 +184,9 @@ class ResourceClient:
             return await asyncio.wait_for(answer, timeout)
         except TimeoutError:
             self.give_back(ticket)
-            raise AcquireTimeout(f"no {spec.name!r} was free within {timeout:g} s: raise max_size or wait longer") from None
+            raise AcquireTimeout(
+                f"no {spec.name!r} was free within {timeout:g} s: raise max_size or wait longer"
+            ) from None
         except BaseException:
             self.give_back(ticket)
             raise

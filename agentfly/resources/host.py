@@ -107,7 +107,9 @@ class ResourceHost:
             Exception: the first that a resource raised.
         """
         resources = {id(place.resource): place.resource for place in self._slots}
-        return list(await asyncio.gather(*(self._invoke(resource, method, args, {}) for resource in resources.values())))
+        return list(
+            await asyncio.gather(*(self._invoke(resource, method, args, {}) for resource in resources.values()))
+        )
 
     async def reset(self, slot: int, epoch: int, renew: bool) -> str | None:
         """End the old lease's calls and make the slot clean, or replace its resource; None, or what failed."""

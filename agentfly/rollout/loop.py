@@ -95,7 +95,9 @@ class RolloutLoop:
             if not turn.calls:
                 return "stop"
             results = await self._run_calls(turn.calls)
-            self._conversation.add([_observation(call, result) for call, result in zip(turn.calls, results, strict=True)])
+            self._conversation.add(
+                [_observation(call, result) for call, result in zip(turn.calls, results, strict=True)]
+            )
             if any(result.terminal for result in results):
                 return "terminal"
             self._invalid_turns = self._invalid_turns + 1 if all(call.error for call in turn.calls) else 0

@@ -117,7 +117,9 @@ class RolloutRunner:
                 for request in await self._queue.lost.remote(name):
                     self._finished.put_nowait(_lost(request))
                 if deaths >= _MAX_DEATHS_IN_A_ROW:
-                    message = f"rollout workers died {deaths} times in a row without finishing a rollout; the last: {error}"
+                    message = (
+                        f"rollout workers died {deaths} times in a row without finishing a rollout; the last: {error}"
+                    )
                     self._finished.put_nowait(AgentFlyError(message))
                     return
 

@@ -54,7 +54,8 @@ class Segment:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Segment) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("ids", "mask", "logprobs", "versions")
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("ids", "mask", "logprobs", "versions")
         )
 
 

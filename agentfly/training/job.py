@@ -109,18 +109,19 @@ class AlgorithmConfig(_Part):
         advantage: how rewards of a group become advantages.
         clip_low, clip_high, dual_clip: bounds of the probability ratio.
         ratio: of each token, or of whole sequences (GSPO).
-        aggregation: how losses of tokens become one.
+        aggregation: how losses of tokens become one; `constant` divides by `constant_length` for each rollout.
         kl_coefficient: weight of the KL divergence from the starting policy; 0 keeps no copy of it.
         epochs: passes over a step's rollouts; minibatches: updates in each.
         max_tokens_per_batch: tokens, padding included, that go through the model at once.
     """
 
-    advantage: Literal["grpo", "dr_grpo", "rloo", "plain"] = "grpo"
+    advantage: Literal["grpo", "dr_grpo", "rloo", "reinforce"] = "grpo"
     clip_low: Fraction = 0.2
     clip_high: Annotated[float, Field(ge=0)] = 0.28
     dual_clip: Annotated[float, Field(gt=1)] | None = None
     ratio: Literal["token", "sequence"] = "token"
     aggregation: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
+    constant_length: Positive | None = None
     kl_coefficient: Annotated[float, Field(ge=0)] = 0.0
     epochs: Positive = 1
     minibatches: Positive = 1

@@ -239,9 +239,11 @@ class Pool:
         return next(iter(self._open.values()))
 
     def _grow(self) -> list[Action]:
-        coming = sum(
-            slot.state in (SlotState.STARTING, SlotState.RESETTING) for host in self._live() for slot in host.slots
-        ) if self._queue else 0
+        coming = (
+            sum(slot.state in (SlotState.STARTING, SlotState.RESETTING) for host in self._live() for slot in host.slots)
+            if self._queue
+            else 0
+        )
         wanted = max(self.limits.min_size - self._size(), len(self._queue) - coming)
         actions: list[Action] = []
         delay = min(_MAX_BACKOFF, _FIRST_BACKOFF * 2 ** (self._failures - 1)) if self._failures else 0.0

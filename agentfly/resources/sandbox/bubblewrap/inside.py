@@ -285,7 +285,9 @@ def list_folder(request, limit):
     entries = []
     with os.scandir(request["path"]) as found:
         for entry in found:
-            kind = "link" if entry.is_symlink() else "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+            kind = (
+                "link" if entry.is_symlink() else "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+            )
             size = entry.stat(follow_symlinks=False).st_size if kind == "file" else 0
             entries.append({"name": entry.name.encode("utf-8", "replace").decode(), "kind": kind, "size": size})
     return {"entries": sorted(entries, key=lambda entry: entry["name"])}

@@ -1,0 +1,71 @@
+"""`agentfly`: train, rollout, doctor."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# What a command needs is imported in the command: `agentfly --help` answers at once.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Reinforcement learning of LLM agents.",
+)
+
+Job = Annotated[Path, typer.Argument(help="The job, a YAML file.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="key=value pairs that replace the job's, such as optimizer.lr=3e-4.")
+]
+
+
+@app.command()
+def train(
+    job: Job,
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option(help="Go on from the newest checkpoint in the job's output.")] = False,
+) -> None:
+    """Train the agent of a job."""
+    from agentfly.cli.train import run_train
+
+    run_train(job, overrides or [], resume=resume)
+
+
+@app.command()
+def rollout(
+    job: Job,
+    overrides: Overrides = None,
+    samples: Annotated[int, typer.Option(min=1, help="Rollouts of each task.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
+) -> None:
+    """Run the agent of a job on its evaluation tasks (else on its tasks) and sum up."""
+    from agentfly.cli.rollout import run_rollout
+
+    run_rollout(job, overrides or [], samples=samples, limit=limit)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has, and what each extra lacks."""
+    from agentfly.cli.doctor import run_doctor
+
+    raise typer.Exit(run_doctor())
+
+
+def main() -> None:
+    """Entry point: a job that is wrong ends with one line for each problem and exit code 2."""
+    from agentfly.errors import AgentFlyError, ConfigError
+
+    try:
+        app()
+    except AgentFlyError as error:
+        print(f"agentfly: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2 if isinstance(error, ConfigError) else 1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -66,7 +66,7 @@ def as_text(value: Any) -> str:
     if value is None:
         return NO_OUTPUT
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value).decode("utf-8", "backslashreplace")
+        return bytes(value).decode("utf-8", "replace")
     if isinstance(value, np.ndarray) and value.size > _MOST_ARRAY_ITEMS:
         return str(value)  # numpy's own summary; listing millions of numbers helps nobody
     if _speaks_for_itself(value):
@@ -109,7 +109,7 @@ def _speaks_for_itself(value: Any) -> bool:
 def _json(value: Any) -> str:
     try:
         plain = to_jsonable_python(value, fallback=_plain)
-        return json.dumps(plain, ensure_ascii=False)
+        return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     except Exception:  # cycles, keys that are no strings, serialisers of the user's that raise
         return repr(value)
 

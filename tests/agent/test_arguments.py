@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
+from agent.contexts import context
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel
 
 import agentfly.agent as af
-from agent.contexts import context
 from agentfly.context import Context, FromTask
 
 
@@ -127,7 +127,8 @@ async def test_what_the_rollout_fills_cannot_be_sent(name: str) -> None:
     result = await sent(secretive, {"text": "a", name: "mine"})
     assert result.is_error
     assert f"{name}: unknown argument; there are only: text" in result.content
-    assert "mine" not in result.content and "theirs" not in result.content
+    assert "mine" not in result.content
+    assert "theirs" not in result.content
 
 
 async def test_a_tool_without_arguments_takes_none_in_any_form() -> None:
@@ -136,7 +137,8 @@ async def test_a_tool_without_arguments_takes_none_in_any_form() -> None:
         """Ping."""
         return "pong"
 
-    for nothing in ({}, "", " ", "{}", None):
+    nothings: list[Any] = [{}, "", " ", "{}", None]
+    for nothing in nothings:
         assert (await sent(ping, nothing)).content == "pong"
     assert "takes none" in (await sent(ping, {"x": 1})).content
 

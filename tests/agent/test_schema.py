@@ -238,7 +238,7 @@ def test_a_bad_parameter_is_one_line_at_decoration(function: Callable[..., Any],
     with pytest.raises(ConfigError) as caught:
         af.tool(function)
     line = str(caught.value)
-    assert function.__name__ in line and parameter in line and reason in line
+    assert all(words in line for words in (function.__name__, parameter, reason))
     assert "\n" not in line
 
 
@@ -269,6 +269,7 @@ def test_other_things_than_functions_are_refused() -> None:
     class Silent:
         pass
 
-    for wrong, reason in ((once, "already"), (generates, "yields"), (Silent, "__call__"), (3, "function")):
+    wrongs: list[tuple[Any, str]] = [(once, "already"), (generates, "yields"), (Silent, "__call__"), (3, "function")]
+    for wrong, reason in wrongs:
         with pytest.raises(ConfigError, match=reason):
-            af.tool(wrong)  # type: ignore[call-overload]
+            af.tool(wrong)

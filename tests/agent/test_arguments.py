@@ -180,7 +180,7 @@ rubbish = st.recursive(
 names = st.sampled_from(["piece", "count", "square", "plan", "mode", "tags", "weights", "ctx"]) | st.text()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rubbish | st.dictionaries(names | st.integers(), rubbish, max_size=6))
 async def test_rubbish_never_raises(arguments: Any) -> None:
     result = await sent(play, arguments)

@@ -144,7 +144,7 @@ async def test_a_missing_tokenizer_or_script_is_named(folder: Path, tmp_path: Pa
     with pytest.raises(ConfigError, match=r"no tokenizer at .*tokenizer\.json"):
         await ScriptedEngine(str(tmp_path), echo).start()
     for script in ("nowhere:echo", "json:nothing", "json:__name__", "json"):
-        with pytest.raises(ConfigError, match=f"the script '{script}'"):
+        with pytest.raises(ConfigError, match=rf"the script '{script}'"):
             ScriptedEngine(str(folder), script)
 
 

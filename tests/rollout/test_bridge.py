@@ -26,6 +26,7 @@ from agentfly.models.engine import Message
 from agentfly.rollout.chat_format import ChatFormat
 from agentfly.rollout.hermes import Traits, adapt
 from agentfly.rollout.template import ChatTemplate, tool_schema
+from agentfly.rollout.tokenizer import load_tokenizer
 from agentfly.rollout.turns import call_id
 
 TOOLS = [tool_schema("add"), tool_schema("find")]
@@ -377,7 +378,5 @@ class TestAdapting:
     ],
 )
 def test_what_a_template_can_express_is_found_out(tmp_path: Path, name: str, expected: Traits) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(build_folder(tmp_path, TEMPLATES[name]))
+    tokenizer = load_tokenizer(build_folder(tmp_path, TEMPLATES[name]))
     assert ChatTemplate(tokenizer, name, {}).traits == expected

@@ -12,6 +12,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from agentfly.models.engine import Completion
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tiny models gain nothing from more, and on a busy machine threads wait for each other."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Folder of a tiny model of an architecture, made once."""

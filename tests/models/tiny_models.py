@@ -15,7 +15,7 @@ from agentfly.models.tiny import build_model
 VOCAB = 97
 
 
-def build(folder: Path, architecture: str) -> str:
+def build(folder: Path, architecture: Any) -> str:
     """Save a small random model; every kind has grouped heads, `gemma3` and `mistral` a sliding window."""
     if architecture in ("qwen3", "qwen2", "llama"):
         tied = architecture != "llama"

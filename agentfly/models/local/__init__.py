@@ -1,1 +1,1 @@
-"""The embedded engine; its face is `agentfly.models.local.engine.LocalEngine`, which imports torch only when it starts."""
+"""The embedded engine: `agentfly.models.local.engine.LocalEngine`, which imports torch only when it starts."""

@@ -27,7 +27,7 @@ class CacheShape:
 
 
 class KVCache:
-    """Rows of keys and values, right-padded; grows in steps and never shrinks until `clear`.
+    """Rows of keys and values, right-padded; grows in steps.
 
     Attributes:
         data: `[layers, 2, rows, kv_heads, capacity, head_dim]`; index 1 is 0 for keys, 1 for values.
@@ -81,9 +81,10 @@ class KVCache:
         """Put the first `length` tokens of a saved block into a row."""
         self.data[:, :, row, :, :length] = block[:, :, :, :length]
 
-    def clear(self) -> None:
-        """Give the memory back."""
-        self.data = self._zeros(0, 0)
+    def clear(self, above: int = 0) -> None:
+        """Give the memory back when it is more than `above` bytes; nothing may be running."""
+        if self.bytes > above:
+            self.data = self._zeros(0, 0)
 
 
 def _round_up(number: int, step: int) -> int:

@@ -25,6 +25,9 @@ from agentfly.models.local.sequence import Sequence
 from agentfly.models.local.uniforms import uniforms
 from agentfly.models.local.weights import WeightTable
 
+# An idle engine keeps this much, so that the next batch needn't grow it anew.
+_IDLE_CACHE_BYTES = 256 << 20
+
 
 @dataclass
 class Counters:
@@ -137,7 +140,10 @@ class EngineCore:
         logits = self.model.forward(step, wanted)
         self._scheduler.computed(plan)
         self.counters.steps += 1
-        return self._draw(logits, drawing) if drawing else []
+        ended = self._draw(logits, drawing) if drawing else []
+        if not self._scheduler:
+            self._cache.clear(above=_IDLE_CACHE_BYTES)
+        return ended
 
     def stats(self) -> dict[str, float]:
         """Counters since start, and sizes now."""

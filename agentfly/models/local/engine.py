@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError, ModelError
 from agentfly.models.engine import Completion, EngineInfo, Sampling
 from agentfly.models.local.request import make_sequence
+from agentfly.models.local.tuning import default_prefill, default_threads
 from agentfly.resources.resource import Resource
 
 if TYPE_CHECKING:
@@ -31,12 +33,12 @@ class LocalEngine(Resource):
         path: folder in Hugging Face format.
         dtype: of the weights and the cache: `float32`, `bfloat16`, `float16`, or `auto` (as saved).
         device: a torch device.
-        threads: cores that one operation may use; None takes 1 for a tiny model, else torch's default.
+        threads: cores that one operation may use; None takes 1 for a tiny model, else half of the machine's.
         max_context: a limit below the model's own.
         max_running: most calls that run together; further ones wait.
         cache_bytes: memory for the keys and values of running calls.
         prefix_bytes: memory for those of ended calls; 0 keeps none.
-        prefill_tokens: most prompt tokens computed in one step.
+        prefill_tokens: most prompt tokens computed in one step; None takes what a CPU does in about a second.
         share_tokens: a call waits for one in its prompt when it saves at least so many tokens.
 
     Raises:
@@ -52,9 +54,9 @@ class LocalEngine(Resource):
         threads: int | None = None,
         max_context: int | None = None,
         max_running: int = 256,
-        cache_bytes: int = 4 << 30,
+        cache_bytes: int = 2 << 30,
         prefix_bytes: int = 512 << 20,
-        prefill_tokens: int = 2048,
+        prefill_tokens: int | None = None,
         share_tokens: int = 16,
     ) -> None:
         for name, value, least in (
@@ -94,7 +96,7 @@ class LocalEngine(Resource):
             from agentfly.models.local.thread import EngineThread
         except ImportError as error:
             raise ConfigError(f"the transformers engine needs {error.name}: pip install agentfly-rl[native]") from error
-        thread = EngineThread(self._load, self._deliver, self._threads)
+        thread = EngineThread(self._load, self._deliver)
         try:
             await thread.start()
         except asyncio.CancelledError:
@@ -103,15 +105,22 @@ class LocalEngine(Resource):
         self._thread = thread
 
     def _load(self) -> EngineCore:
+        import torch
+
         from agentfly.models.local.core import EngineCore
         from agentfly.models.local.loading import load_model
         from agentfly.models.local.scheduler import Limits
 
+        # The setting is of the calling thread, which is the engine's. One until the size is known:
+        # several on a busy machine can make the start many times slower.
+        torch.set_num_threads(self._threads or 1)
         model = load_model(self._path, dtype=self._dtype, device=self._device, max_context=self._max_context)
+        torch.set_num_threads(self._threads or default_threads(model.parameters, os.cpu_count() or 1))
+        prefill = self._prefill_tokens
         limits = Limits(
             rows=self._max_running,
             cached_tokens=self._cache_bytes // model.shape.bytes_per_token,
-            prefill_tokens=self._prefill_tokens,
+            prefill_tokens=prefill if prefill is not None else default_prefill(model.parameters, model.on_cpu),
             share_tokens=self._share_tokens,
         )
         self._core = EngineCore(model, limits, prefix_bytes=self._prefix_bytes)

@@ -27,6 +27,16 @@ class LocalModel:
     vocab_size: int
     max_context: int
 
+    @property
+    def parameters(self) -> int:
+        """Number of its weights, tied ones once."""
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs on a CPU."""
+        return self.shape.device.type == "cpu"
+
     def forward(self, step: StepBatch, wanted: torch.Tensor | None = None) -> torch.Tensor:
         """Run a step; its keys and values are in the cache afterwards.
 

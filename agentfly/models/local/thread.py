@@ -26,15 +26,11 @@ class EngineThread:
     Args:
         load: makes the core, in the thread.
         deliver: called in the event loop with the outcomes of ended sequences.
-        threads: cores that torch may use for one operation.
     """
 
-    def __init__(
-        self, load: Callable[[], EngineCore], deliver: Callable[[list[Outcome]], None], threads: int | None
-    ) -> None:
+    def __init__(self, load: Callable[[], EngineCore], deliver: Callable[[list[Outcome]], None]) -> None:
         self._load = load
         self._deliver_in_loop = deliver
-        self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._commands: queue.SimpleQueue[Callable[[EngineCore], None]] = queue.SimpleQueue()
         self._outcomes: list[Outcome] = []
@@ -90,8 +86,6 @@ class EngineThread:
         self._outcomes.extend(outcomes)
 
     def _run(self) -> None:
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
         try:
             core = self._load()
         except Exception as error:

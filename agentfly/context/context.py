@@ -121,7 +121,8 @@ class LeaseBook:
             self._leases[spec] = task
         try:
             # One who is cancelled must not take the lease from the others who wait for it.
-            return (await asyncio.shield(task)).resource
+            leased: Lease[R] = await asyncio.shield(task)
+            return leased.resource
         except BaseException:
             if task.done() and self._leases.get(spec) is task:
                 del self._leases[spec]  # the next may have more luck

@@ -175,7 +175,8 @@ class Trajectory:
         """Text of the last assistant message, empty when there was none."""
         for message in reversed(self.messages):
             if message["role"] == "assistant":
-                return message["content"]
+                content: str = message["content"]
+                return content
         return ""
 
 

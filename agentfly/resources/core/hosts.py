@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -15,9 +14,13 @@ class SlotState(Enum):
     LEASED = "leased"
     RESETTING = "resetting"
     BROKEN = "broken"
+    UNKNOWN = "unknown"  # found by a restarted manager, and nobody has said yet that he holds it
+
+    # Enum hashes by name in Python code; states are counted in every event.
+    __hash__ = object.__hash__
 
 
-@dataclass
+@dataclass(slots=True)
 class Slot:
     """One place in a host.
 
@@ -35,35 +38,34 @@ class Slot:
     renewing: bool = False
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class Host:
     """One host process.
 
     Attributes:
         slots: by index.
-        free: indices of idle slots.
         round: which round of starts it belongs to; failures of one round count once.
-        retiring: gets no more leases, and is stopped when the last one ends.
+        asked: when it was asked for.
+        ready: it has started.
+        retiring: it gets no more leases, and is stopped when the last one ends.
+        served: leases that have ended in it.
         idle_since: when its last lease ended; None while it has one.
+        checked: when its health was asked last.
+        free: indices of idle slots.
+        tickets: of the leases in it.
+        busy: slots that are leased or being reset.
     """
 
     id: str
     slots: list[Slot]
-    round: int
+    round: int = 0
+    asked: float = 0.0
     ready: bool = False
+    born: float = 0.0
     retiring: bool = False
-    free: list[int] = field(default_factory=list)
+    served: int = 0
     idle_since: float | None = None
-
-    def count(self, state: SlotState) -> int:
-        """Slots in a state."""
-        return sum(slot.state is state for slot in self.slots)
-
-    @property
-    def busy(self) -> bool:
-        """Whether somebody holds or has just held a slot of it."""
-        return any(slot.state in (SlotState.LEASED, SlotState.RESETTING) for slot in self.slots)
-
-    def idle_slots(self) -> Iterator[tuple[int, Slot]]:
-        """Index and slot of those that are idle."""
-        return ((index, self.slots[index]) for index in self.free)
+    checked: float = 0.0
+    free: list[int] = field(default_factory=list)
+    tickets: set[str] = field(default_factory=set)
+    busy: int = 0

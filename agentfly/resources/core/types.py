@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -11,35 +11,46 @@ class PoolLimits:
     """What the core must know of a spec; see `ResourceSpec` for the meanings."""
 
     name: str
-    slots: int
-    shared: bool
-    min_size: int
-    max_size: int
-    max_waiting: int
-    max_uses: int | None
-    max_age: float | None
-    idle_ttl: float | None
-    start_retries: int
+    slots: int = 1
+    shared: bool = False
+    min_size: int = 0
+    max_size: int = 64
+    spares: int = 0
+    max_waiting: int = 100_000
+    max_uses: int | None = None
+    max_age: float | None = None
+    idle_ttl: float | None = None
+    health_interval: float | None = None
+    start_retries: int = 3
 
 
-@dataclass(frozen=True)
-class Request:
+# The tuples below are made and sent once or more for each lease: a named tuple costs a third of a frozen dataclass.
+
+
+class Request(NamedTuple):
     """Someone wants a lease.
 
     Attributes:
         ticket: names the request; asking again with the same one changes nothing.
         client: the process that asks and whose life the lease depends on.
+        pool: key of the pool.
         priority: lower is served first; equal ones in order of arrival.
+        holder: the rollout that asks, unique in the job; empty for one that holds nothing else.
+        claims: keys of all pools that the holder may ever hold a lease of at the same time; one that is
+            there twice is claimed twice.
+        share: requests of one pool with the same share get the same lease; empty for one's own.
     """
 
     ticket: str
     client: str
     pool: str
     priority: float = 0.0
+    holder: str = ""
+    claims: tuple[str, ...] = ()
+    share: str = ""
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(NamedTuple):
     """A granted slot, for one holder, until it is released.
 
     Attributes:
@@ -54,24 +65,42 @@ class Lease:
     epoch: int
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(NamedTuple):
     """Action: tell the client."""
 
     lease: Lease
     waited: float
 
 
-@dataclass(frozen=True)
-class Reject:
+Refusal: TypeAlias = Literal["saturated", "start_failed", "deadlock", "stopped"]
+
+
+class Reject(NamedTuple):
     """Action: tell the client that there will be no lease."""
 
     ticket: str
     client: str
-    error: Literal["saturated", "start_failed"]
+    error: Refusal
     message: str
     waiting: int = 0
     retry_after: float | None = None
+
+
+Ending: TypeAlias = Literal["released", "client_gone", "host_died", "stopped"]
+
+
+class LeaseEnded(NamedTuple):
+    """Action: a lease is over; for the log.
+
+    Attributes:
+        waited, held: seconds in the queue and in the holder's hands.
+    """
+
+    lease: Lease
+    holder: str
+    waited: float
+    held: float
+    how: Ending
 
 
 @dataclass(frozen=True)
@@ -108,7 +137,20 @@ class ResetSlot:
     renew: bool
 
 
-Action = Grant | Reject | StartHost | StopHost | ResetSlot
+@dataclass(frozen=True)
+class CheckHost:
+    """Action: ask resources how they are; answer with `unhealthy` when some are not well.
+
+    Attributes:
+        slots: index and epoch of the idle slots to ask; of a shared resource there is only the one, for all.
+    """
+
+    pool: str
+    host: str
+    slots: tuple[tuple[int, int], ...]
+
+
+Action: TypeAlias = Grant | Reject | LeaseEnded | StartHost | StopHost | ResetSlot | CheckHost
 
 
 @dataclass(frozen=True)
@@ -116,7 +158,8 @@ class PoolStats:
     """A pool at one moment. Counts of slots, unless said otherwise.
 
     Attributes:
-        size: slots of hosts that run or start.
+        key, name: of the pool; two specs may have one name, never one key.
+        size: slots of all hosts, those that start included.
         starting, idle, leased, resetting: what they are doing.
         waiting: requests in the queue.
         hosts: processes.
@@ -125,6 +168,7 @@ class PoolStats:
         wait_p50, wait_p99: seconds that recent leases were waited for.
     """
 
+    key: str
     name: str
     size: int
     starting: int

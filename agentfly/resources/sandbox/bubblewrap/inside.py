@@ -5,6 +5,8 @@ the controller, so it starts in a millisecond; it can hang, crash or close what 
 controller along.
 """
 
+from __future__ import annotations
+
 import ast
 import base64
 import json
@@ -18,11 +20,18 @@ import sys
 import time
 import traceback
 
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from typing import IO, Any, NoReturn
+
+    Request = dict[str, Any]
+    Answer = dict[str, Any]
+
 CELL = "<cell>"
 INTERRUPT_GRACE = 1.0
 
 
-def set_limits(limits):
+def set_limits(limits: dict[str, int]) -> None:
     for kind, value in (
         (resource.RLIMIT_AS, limits["memory"]),
         (resource.RLIMIT_NPROC, limits["max_processes"]),
@@ -36,11 +45,12 @@ def set_limits(limits):
 class Output:
     """What comes out of a pipe, kept up to a limit, read to the end all the same."""
 
-    def __init__(self, descriptor, limit):
+    def __init__(self, descriptor: int, limit: int) -> None:
         self.descriptor, self.limit = descriptor, limit
-        self.kept, self.size, self.open = [], 0, True
+        self.kept: list[bytes] = []
+        self.size, self.open = 0, True
 
-    def read(self):
+    def read(self) -> None:
         try:
             data = os.read(self.descriptor, 65536)
         except BlockingIOError:
@@ -51,11 +61,11 @@ class Output:
             self.kept.append(data[: self.limit - self.size])
         self.size += len(data)
 
-    def text(self):
+    def text(self) -> str:
         return b"".join(self.kept).decode("utf-8", "replace")
 
 
-def pump(outputs, watched, deadline):
+def pump(outputs: list[Output], watched: list[int], deadline: float) -> bool:
     """Read outputs until a watched descriptor is readable (True) or the deadline has passed (False)."""
     while True:
         left = deadline - time.monotonic()
@@ -69,7 +79,7 @@ def pump(outputs, watched, deadline):
             return True
 
 
-def drain(outputs):
+def drain(outputs: list[Output]) -> None:
     """Take what is in the pipes already, without waiting: a process in the background may hold them open for ever."""
     while open_ := [output for output in outputs if output.open and output.size <= output.limit]:
         ready, _, _ = select.select([output.descriptor for output in open_], [], [], 0)
@@ -80,7 +90,7 @@ def drain(outputs):
                 output.read()
 
 
-def receive(sock):
+def receive(sock: socket.socket) -> Any:
     header = sock.recv(4, socket.MSG_WAITALL)
     if len(header) < 4:
         return None
@@ -88,7 +98,7 @@ def receive(sock):
     return json.loads(data)
 
 
-def send(sock, message):
+def send(sock: socket.socket, message: Answer) -> None:
     data = json.dumps(message).encode()
     sock.sendall(len(data).to_bytes(4, "big") + data)
 
@@ -96,11 +106,13 @@ def send(sock, message):
 # The interpreter
 
 
-def run_cell(code, variables):
+def run_cell(code: str, variables: dict[str, Any]) -> tuple[str | None, str | None]:
     """Value and error of a piece of code."""
     try:
         tree = ast.parse(code, CELL)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        if last is not None:
+            tree.body.pop()
         exec(compile(tree, CELL, "exec"), variables)
         if last is None:
             return None, None
@@ -110,7 +122,7 @@ def run_cell(code, variables):
         return None, describe(error)
 
 
-def describe(error):
+def describe(error: BaseException) -> str:
     """The traceback from the code's own first frame on."""
     if isinstance(error, SyntaxError) and error.filename == CELL:
         return "".join(traceback.format_exception_only(type(error), error)).rstrip()
@@ -120,7 +132,7 @@ def describe(error):
     return "".join(traceback.format_exception(type(error), error, frame)).rstrip()
 
 
-def interpret(sock, limit):
+def interpret(sock: socket.socket, limit: int) -> NoReturn:
     """The interpreter's life: receive code, run it, answer, until the controller is gone."""
     variables = {"__name__": "__main__", "__builtins__": __builtins__}
     while True:
@@ -146,7 +158,7 @@ def interpret(sock, limit):
 class Interpreter:
     """The controller's side of an interpreter."""
 
-    def __init__(self, close_in_child, limit):
+    def __init__(self, close_in_child: list[socket.socket], limit: int) -> None:
         self.limit = limit
         ours, theirs = socket.socketpair()
         pipes = [os.pipe() for _ in range(2)]
@@ -166,16 +178,17 @@ class Interpreter:
             os.set_blocking(reader, False)
         self.sock, self.pipes = ours, [reader for reader, _ in pipes]
 
-    def run(self, code, timeout):
+    def run(self, code: str, timeout: float) -> Answer:
         outputs = [Output(pipe, self.limit) for pipe in self.pipes]
-        result, lost = {"value": None, "error": None, "status": "ok"}, False
+        result: Answer = {"value": None, "error": None, "status": "ok"}
+        lost = False
         try:
             send(self.sock, {"code": code})
-            answered = pump(outputs, [self.sock], time.monotonic() + timeout)
+            answered = pump(outputs, [self.sock.fileno()], time.monotonic() + timeout)
             if not answered:
                 result["status"] = "timeout"
                 self.signal(signal.SIGINT)
-                answered = pump(outputs, [self.sock], time.monotonic() + INTERRUPT_GRACE)
+                answered = pump(outputs, [self.sock.fileno()], time.monotonic() + INTERRUPT_GRACE)
             answer = receive(self.sock) if answered else None
         except (OSError, ValueError):
             answer = None
@@ -191,13 +204,13 @@ class Interpreter:
         texts = {"stdout": outputs[0].text(), "stderr": outputs[1].text()}
         return {**result, **texts, "state_lost": lost, "truncated": truncated}
 
-    def signal(self, number):
+    def signal(self, number: int) -> None:
         try:
             os.kill(self.pid, number)
         except OSError:
             pass
 
-    def end(self):
+    def end(self) -> None:
         self.signal(signal.SIGKILL)
         try:
             os.waitpid(self.pid, 0)
@@ -211,7 +224,7 @@ class Interpreter:
 # The controller
 
 
-def run_command(request, limit):
+def run_command(request: Request, limit: int) -> Answer:
     env = {**os.environ, **request["env"]}
     process = subprocess.Popen(
         ["/bin/sh", "-c", request["command"]],
@@ -222,6 +235,7 @@ def run_command(request, limit):
         cwd=request["cwd"],
         start_new_session=True,
     )
+    assert process.stdin and process.stdout and process.stderr
     outputs = [Output(process.stdout.fileno(), limit), Output(process.stderr.fileno(), limit)]
     for output in outputs:
         os.set_blocking(output.descriptor, False)
@@ -249,7 +263,7 @@ def run_command(request, limit):
     }
 
 
-def feed(stdin, data):
+def feed(stdin: IO[bytes], data: bytes) -> None:
     """Give a command its input from another process, so that neither waits for the other."""
     if data and os.fork() == 0:
         try:
@@ -262,7 +276,7 @@ def feed(stdin, data):
     stdin.close()
 
 
-def write_file(request, limit):
+def write_file(request: Request, limit: int) -> Answer:
     path = request["path"]
     folder = os.path.dirname(path)
     if folder:
@@ -272,7 +286,7 @@ def write_file(request, limit):
     return {}
 
 
-def read_file(request, limit):
+def read_file(request: Request, limit: int) -> Answer:
     # A pipe or a device in the file's place would never end.
     descriptor = os.open(request["path"], os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
@@ -281,7 +295,7 @@ def read_file(request, limit):
         return {"data": base64.b64encode(file.read(request["max_bytes"])).decode()}
 
 
-def list_folder(request, limit):
+def list_folder(request: Request, limit: int) -> Answer:
     entries = []
     with os.scandir(request["path"]) as found:
         for entry in found:
@@ -296,7 +310,7 @@ def list_folder(request, limit):
 OPERATIONS = {"run": run_command, "write": write_file, "read": read_file, "list": list_folder}
 
 
-def main():
+def main() -> None:
     host = socket.socket(fileno=int(sys.argv[1]))
     limits = json.loads(sys.argv[2])
     limit = limits["max_output"]

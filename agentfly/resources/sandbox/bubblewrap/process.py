@@ -163,7 +163,7 @@ class BubblewrapProcess:
         return answer
 
 
-def _end_unwanted(starting: asyncio.Future[BubblewrapProcess]) -> None:
+def _end_unwanted(starting: asyncio.Future[Any]) -> None:
     if not starting.cancelled() and starting.exception() is None:
         starting.result()._end()
 

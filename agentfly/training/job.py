@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
 
 from agentfly.agent import Agent
 from agentfly.context import Task
@@ -168,9 +168,9 @@ class TrainingJob(_Part):
         backend: `native`, or another one that is installed.
     """
 
-    agent: str | Agent
-    tasks: str | list[Task]
-    eval_tasks: str | list[Task] | None = None
+    agent: str | InstanceOf[Agent]
+    tasks: str | list[InstanceOf[Task]]
+    eval_tasks: str | list[InstanceOf[Task]] | None = None
     model: ModelConfig
     rollout: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()

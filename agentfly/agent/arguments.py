@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from agentfly.agent.pickling import settle_annotations
 from agentfly.agent.schema import parameters_schema
 from agentfly.agent.signature import EMPTY, Argument
 from agentfly.errors import ConfigError, ToolError
@@ -44,11 +45,13 @@ class ArgumentModel:
         self.schema = parameters_schema(self._model)
 
     def __getstate__(self) -> dict[str, Any]:
+        for argument in self._arguments:
+            settle_annotations(argument.annotation)
         return {name: value for name, value in self.__dict__.items() if name != "_model"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._model = self._build()  # pydantic's compiled validators don't travel between processes
+        self._model = self._build()  # pydantic's own models of recursive types don't survive the journey
 
     def validate(self, sent: Mapping[str, Any] | str | None) -> dict[str, Any]:
         """The function's keyword arguments.

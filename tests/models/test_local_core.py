@@ -198,6 +198,21 @@ def test_a_common_preamble_is_computed_once_and_serves_later_prompts(
     assert driver.core.counters.cached_tokens == 6 * 50
 
 
+def test_a_session_goes_on_while_others_start_from_its_parked_entry(
+    model_folder: Folder, plain_logprobs: Plain
+) -> None:
+    folder = model_folder("qwen3")
+    driver = Driver(folder)
+    prompt = next(prompts(16, 1, 30, 30))
+    first = driver.sample(prompt, Sampling(max_tokens=6, seed=0), session="a")
+    for tail, session in ((1, "a"), (2, "b"), (3, "c")):
+        driver.add([*prompt, *first.ids, tail], Sampling(max_tokens=5, seed=tail), session)
+    for identity, completion in driver.finish().items():
+        expected = plain_logprobs(folder, driver.prompts[identity], completion)
+        np.testing.assert_allclose(completion.logprobs, expected.numpy(), atol=1e-5)
+    assert driver.core.counters.cached_tokens == 3 * 35
+
+
 def test_parked_prefixes_keep_to_their_memory(model_folder: Folder) -> None:
     driver = Driver(model_folder("qwen3"), prefix_bytes=200_000)
     for index, prompt in enumerate(prompts(11, 20, 30, 60)):

@@ -168,6 +168,9 @@ class EngineCore:
         self._cache.reserve(len(running), last)
         for admission in plan.admissions:
             self._fill(admission)
+        for admission in plan.admissions:  # after all copies: several may be of one entry
+            if admission.entry is not None:
+                self._store.supersede(admission.entry, admission.length, admission.sequence.session)
         for source, target, length in plan.moves:
             self._cache.copy(source, target, length)
 
@@ -176,7 +179,7 @@ class EngineCore:
         if admission.source_row is not None:
             self._cache.copy(admission.source_row, sequence.row, length)
         elif admission.entry is not None:
-            self._cache.load(sequence.row, self._store.take(admission.entry, length, sequence.session), length)
+            self._cache.load(sequence.row, self._store.block(admission.entry), length)
         self.counters.cached_tokens += length
 
     def _draw(self, logits: torch.Tensor, drawing: list[Sequence]) -> list[tuple[int, Completion]]:

@@ -58,18 +58,20 @@ class PrefixStore:
         self.bytes += parked.bytes
         self._index.add(entry, tokens)
 
-    def take(self, entry: int, length: int, session: str) -> torch.Tensor:
-        """The block of an entry, of which `length` tokens will be used.
+    def block(self, entry: int) -> torch.Tensor:
+        """Keys and values of an entry, which is now the most recently used."""
+        self._entries.move_to_end(entry)
+        return self._entries[entry].block
 
-        When the session goes on from the whole of its own entry the entry is dropped: the running
-        sequence stands for it from now on, and parks the longer one when it ends.
+    def supersede(self, entry: int, length: int, session: str) -> None:
+        """A session has copied `length` tokens of an entry into its row.
+
+        When these are the whole of its own entry, the running sequence stands for it from now on
+        and parks the longer one when it ends.
         """
-        parked = self._entries[entry]
-        if parked.session == session and parked.length == length:
+        parked = self._entries.get(entry)
+        if parked is not None and parked.session == session and parked.length == length:
             self._drop(entry)
-        else:
-            self._entries.move_to_end(entry)
-        return parked.block
 
     def forget(self, session: str) -> None:
         """Drop all entries of a session."""

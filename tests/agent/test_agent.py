@@ -50,7 +50,10 @@ def test_the_field_prompt_opens_by_default() -> None:
 
 
 def test_a_list_of_messages_is_taken_and_copied() -> None:
-    messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U", "name": None}]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "S"},
+        {"role": "user", "content": "U", "name": None},
+    ]
     opened = af.Agent(system="ours").open(task(prompt=messages))
     assert opened == [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
     opened[0]["content"] = "changed"

@@ -1,0 +1,65 @@
+"""Reinforcement learning of LLM agents: everything around the model is a typed resource on Ray."""
+
+from agentfly.agent import Agent, Reward, RewardResult, Tool, ToolResult, reward, tool, weighted
+from agentfly.context import Context, FromTask, Task
+from agentfly.errors import (
+    AcquireTimeout,
+    AgentFlyError,
+    ConfigError,
+    ModelError,
+    PoolSaturated,
+    ResourceDied,
+    ResourceError,
+    RewardError,
+    StaleLease,
+    StartFailed,
+    ToolError,
+)
+from agentfly.models.engine import Sampling
+from agentfly.models.spec import ModelSpec
+from agentfly.resources import Resource, ResourceSpec
+from agentfly.resources.sandbox import Sandbox, SandboxSpec
+from agentfly.rollout.api import arollout, rollout
+from agentfly.rollout.request import RolloutOptions
+from agentfly.rollout.trajectory import Group, Trajectory
+from agentfly.training.job import TrainingJob
+from agentfly.training.run import atrain, train
+
+__all__ = [
+    "AcquireTimeout",
+    "Agent",
+    "AgentFlyError",
+    "ConfigError",
+    "Context",
+    "FromTask",
+    "Group",
+    "ModelError",
+    "ModelSpec",
+    "PoolSaturated",
+    "Resource",
+    "ResourceDied",
+    "ResourceError",
+    "ResourceSpec",
+    "Reward",
+    "RewardError",
+    "RewardResult",
+    "RolloutOptions",
+    "Sampling",
+    "Sandbox",
+    "SandboxSpec",
+    "StaleLease",
+    "StartFailed",
+    "Task",
+    "Tool",
+    "ToolError",
+    "ToolResult",
+    "TrainingJob",
+    "Trajectory",
+    "arollout",
+    "atrain",
+    "reward",
+    "rollout",
+    "tool",
+    "train",
+    "weighted",
+]

@@ -11,13 +11,14 @@ from typing import Literal
 
 from agentfly.agent import Agent, Tool, ToolResult
 from agentfly.context import Context, working_time
-from agentfly.errors import AgentFlyError, ModelError, ResourceError, RewardError
+from agentfly.errors import AgentFlyError, ModelError, ResourceDied, ResourceError, RewardError, StaleLease
 from agentfly.models.engine import Message, Sampling
 from agentfly.rollout.conversation import AssistantTurn, Conversation, ParsedCall
 from agentfly.rollout.seeds import derive_seed
 from agentfly.rollout.trajectory import FinishReason, Timing, Trajectory
 
 _Stage = Literal["generating", "tools", "reward"]
+_LOSSES = (ResourceDied.__name__, StaleLease.__name__)
 
 
 class InfrastructureFault(AgentFlyError):
@@ -161,12 +162,15 @@ class RolloutLoop:
         known_faults = len(self._ctx.faults)
         async with self._parallel:
             try:
-                return await tool.call(call.arguments or {}, self._ctx)
+                result = await tool.call(call.arguments or {}, self._ctx)
             except (ResourceError, ModelError) as error:
                 # The text of an error proves nothing, a policy could provoke it: the ledger decides.
                 if len(self._ctx.faults) > known_faults:
                     return InfrastructureFault(f"tool {tool.name}: {error}")
                 return ToolResult(f"{type(error).__name__}: {error}", is_error=True)
+        # A tool may well catch that nothing was free in time. That what it held is gone no tool can make good.
+        lost = [fault for fault in self._ctx.faults[known_faults:] if fault.kind in _LOSSES]
+        return InfrastructureFault(f"tool {tool.name}: {lost[0].detail}") if lost else result
 
     async def _reward(self) -> None:
         if self._agent.reward is None:

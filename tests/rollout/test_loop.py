@@ -78,7 +78,9 @@ async def broken() -> str:
 async def dead_box(ctx: Context) -> str:
     """Lose its resource; whether the engine knows is up to the task."""
     if ctx.task["stated"]:
-        ctx.faults.append(Fault(kind="host_died", pool="box", detail="killed"))
+        ctx.faults.append(Fault(kind="ResourceDied", pool="box", detail="the box died"))
+    if ctx.task.get("hidden"):
+        return "all is well"
     raise ResourceDied("the box died")
 
 
@@ -241,6 +243,15 @@ async def test_only_the_ledger_makes_a_fault_one_of_the_infrastructure() -> None
     assert "the box died" in observations(claimed)[0]
     with pytest.raises(InfrastructureFault, match="the box died"):
         await play(Played(turns), tools=[dead_box], task=Task("t", {"stated": True}))
+
+
+async def test_a_tool_cannot_hide_that_its_resource_is_gone() -> None:
+    with pytest.raises(InfrastructureFault, match="the box died"):
+        await play(
+            Played([say("", call("dead_box")), say("oh")]),
+            tools=[dead_box],
+            task=Task("t", {"stated": True, "hidden": True}),
+        )
 
 
 async def test_a_failing_engine_voids_the_attempt() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from agentfly.errors import ModelError
@@ -36,13 +36,13 @@ def load_model(path: str, *, dtype: str = "float32", device: str = "cpu", max_co
     attention.register()
     kind = dtype if dtype == "auto" else _torch_dtype(dtype)
     try:
+        config: Any = AutoConfig.from_pretrained(path).get_text_config()
+        _check(config, path)
         with _quiet():
             module: Any = AutoModelForCausalLM.from_pretrained(path, dtype=kind)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"can't load a causal language model from {path!r}: {first_line(error)}") from error
+        raise ModelError(f"can't load a causal language model from {path!r}: {_first_line(error)}") from error
     module = module.to(device).eval().requires_grad_(False)
-    config = module.config.get_text_config()
-    _check(config, path)
     own_limit = getattr(config, "max_position_embeddings", None)
     if own_limit is None and max_context is None:
         raise ModelError(f"{path!r} doesn't say its longest context: set max_context in the engine's options")
@@ -59,7 +59,7 @@ def load_model(path: str, *, dtype: str = "float32", device: str = "cpu", max_co
     return model
 
 
-def first_line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     """An error's text in one line."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 

@@ -58,6 +58,21 @@ TOOLS_LAST = """\
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"""
 
 
+# Each answer is numbered, so that nothing changes and yet each depends on all before.
+NUMBERED = CHATML.replace("m.role + '\\n'", "m.role + ('' if m.role == 'assistant' else loop.index | string) + '\\n'")
+# The system's text stands in the last user's message, as Mistral's.
+SYSTEM_LAST = """\
+{%- set last = messages | selectattr('role', 'equalto', 'user') | list | last %}
+{%- for m in messages if m.role != 'system' %}
+{{- '<|im_start|>' + m.role + '\\n' }}
+{%- if m == last and messages[0].role == 'system' %}{{ messages[0].content + '\\n\\n' }}{%- endif %}
+{{- m.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"""
+# A prompt that ends in a blank, which the model's first word would take in.
+BLANK_PROMPT = CHATML.replace("'\\n' + m.content", "': ' + m.content").replace("assistant\\n' }}", "assistant: ' }}")
+
+
 @pytest.fixture(scope="module")
 def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ChatFormat]:
     folders = {name: build_folder(tmp_path_factory.mktemp(name), template) for name, template in TEMPLATES.items()}
@@ -83,6 +98,7 @@ def test_append_only_templates_pass_the_check(formats: dict[str, ChatFormat], na
         (NO_END, "no special token ends"),
         (SHIFTED_TURN, "are not what the parser reads"),
         (UNSTEADY, "changes"),
+        (NUMBERED, "depends on the turns before it"),
         (OPENS_THOUGHTS, "does not keep that in the history"),
         (OTHER_CALLS, "are not what the parser reads.*generic:hermes"),
     ],
@@ -311,6 +327,61 @@ def test_a_users_message_before_which_tools_move_starts_a_new_segment(tmp_path: 
     prompt, completion = format.render(opening, TOOLS), format.encode("hi<|im_end|>")
     assert format.bridge(prompt, completion, [{"role": "user", "content": "x"}], TOOLS, history) is None
     assert format.bridge(prompt, completion, [{"role": "user", "content": "x"}], [], history) is not None
+
+
+def test_a_users_message_to_which_the_system_moves_starts_a_new_segment(tmp_path: Path) -> None:
+    format = load(tmp_path, SYSTEM_LAST)
+    user: Message = {"role": "user", "content": "hello"}
+    said: Message = {"role": "assistant", "content": "hi"}
+    completion = format.encode("hi<|im_end|>")
+    for opening, exact in (([user], True), ([cast(Message, {"role": "system", "content": "Be kind."}), user], False)):
+        prompt = format.render(opening, [])
+        bridged = format.bridge(prompt, completion, [user], [], [*opening, said])
+        assert (bridged is not None) == exact
+
+
+def test_tools_move_to_a_user_after_a_call_too(tmp_path: Path) -> None:
+    format = load(tmp_path, TOOLS_LAST)
+    opening: list[Message] = [{"role": "user", "content": "hello"}]
+    prompt = format.render(opening, TOOLS)
+    completion = format.encode('<tool_call>{"name": "add", "arguments": {}}</tool_call><|im_end|>')
+    turn = format.parse(completion, TOOLS, prompt)
+    answer: Message = {"role": "tool", "content": "1", "tool_call_id": turn.calls[0].id}
+    history = [*opening, turn.message]
+    assert format.bridge(prompt, completion, [answer], TOOLS, history) is not None
+    assert format.bridge(prompt, completion, [answer, *opening], TOOLS, history) is None
+
+
+def test_a_changed_head_starts_a_new_segment_after_a_call_too(tmp_path: Path) -> None:
+    format = load(tmp_path, "{{ messages | length }} messages\n" + STRICT_TOOLS)
+    opening: list[Message] = [{"role": "user", "content": "hello"}]
+    prompt = format.render(opening, TOOLS)
+    completion = format.encode('<tool_call>{"name": "add", "arguments": {}}</tool_call><|im_end|>')
+    turn = format.parse(completion, TOOLS, prompt)
+    answer: Message = {"role": "tool", "content": "1", "tool_call_id": turn.calls[0].id}
+    assert format.bridge(prompt, completion, [answer], TOOLS, [*opening, turn.message]) is None
+
+
+def test_a_prompt_whose_end_merges_with_what_follows_is_no_obstacle(tmp_path: Path) -> None:
+    format = load(tmp_path, BLANK_PROMPT)
+    format.check()
+    opening: list[Message] = [{"role": "user", "content": "What"}]
+    history: list[Message] = [*opening, {"role": "assistant", "content": "Answer:"}]
+    prompt, completion = format.render(opening, []), format.encode("Answer:<|im_end|>")
+    bridged = format.bridge(prompt, completion, opening, [], history)
+    full = format.render([*history, *opening], [])
+    assert bridged is not None
+    assert bridged != full
+    assert format.decode(bridged) == format.decode(full)
+
+
+def test_tokens_after_a_stop_token_are_never_cut_off(formats: dict[str, ChatFormat]) -> None:
+    for name in ("family", "qwen"):
+        format = formats[name]
+        opening: list[Message] = [{"role": "user", "content": "hello"}]
+        prompt, completion = format.render(opening, []), format.encode("hi<|im_end|>there")
+        history: list[Message] = [*opening, {"role": "assistant", "content": "hi"}]
+        assert format.bridge(prompt, completion, [{"role": "tool", "content": "x"}], [], history) is None
 
 
 def test_an_assistants_message_is_never_bridged(formats: dict[str, ChatFormat]) -> None:

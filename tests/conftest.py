@@ -13,6 +13,7 @@ os.environ.pop("RAY_ADDRESS", None)
 
 import pytest  # noqa: E402
 import ray  # noqa: E402
+from processes import left_after  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -30,26 +31,5 @@ def nothing_left_behind() -> Iterator[None]:
     os.environ["AGENTFLY_TEST_MARK"] = mark
     yield
     ray.shutdown()
-    deadline = time.monotonic() + 15
-    while (left := _marked(mark)) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    left = left_after(mark, 15)
     assert not left, f"still running after the tests: {left}"
-
-
-def _marked(mark: str) -> list[str]:
-    """Command lines of the processes that inherited the mark, this one and its threads aside."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{entry.name}/environ", "rb") as environ:
-                if mark.encode() not in environ.read():
-                    continue
-            with open(f"/proc/{entry.name}/cmdline", "rb") as cmdline:
-                command = cmdline.read().replace(b"\0", b" ").decode(errors="replace").strip()
-        except OSError:
-            continue
-        if command:
-            found.append(f"{entry.name}: {command}")
-    return found

@@ -11,9 +11,9 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.pop("RAY_ADDRESS", None)
 
-import pytest  # noqa: E402
-import ray  # noqa: E402
-from processes import left_after  # noqa: E402
+import pytest
+import ray
+from processes import left_after
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
-
 from agentfly.backends.native.advantages import Estimator, group_advantages
 from agentfly.backends.native.aggregation import Aggregation, token_weights
 from agentfly.backends.native.batching import MicroBatch, Sample, micro_batches, trained_tokens
@@ -15,6 +14,7 @@ from agentfly.backends.native.losses import PolicyLoss, token_losses
 from agentfly.backends.native.optimizer import Optimizer
 from agentfly.backends.native.policy import Policy
 from agentfly.backends.native.statistics import TokenStatistics
+
 from agentfly.errors import ConfigError
 from agentfly.rollout.trajectory import Group, Trajectory
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-
 from agentfly.backends.native.batching import MicroBatch
 from agentfly.backends.native.logprobs import TokenScores, score_tokens
+
 from agentfly.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _separable_head(model: PreTrainedModel) -> torch.nn.Module | None:
 
     Computing logits only where they are needed is then out of reach, so all of them are made.
     """
-    head: object = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    head: object = model.get_output_embeddings()
     if not isinstance(head, torch.nn.Module):
         return None
     ids = torch.arange(min(4, _vocab_size(model)), device=next(model.parameters()).device)[None]

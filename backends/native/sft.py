@@ -10,6 +10,7 @@ from typing import Any
 from agentfly.backends.native.batching import Sample, micro_batches, trained_tokens
 from agentfly.backends.native.optimizer import Optimizer, OptimizerOptions
 from agentfly.backends.native.policy import Policy
+
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
 from agentfly.rollout.chat_format import ChatFormat

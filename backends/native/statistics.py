@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-
 from agentfly.backends.native.batching import MicroBatch
 from agentfly.backends.native.logprobs import TokenScores
 from agentfly.backends.native.losses import TokenLosses
+
 from agentfly.rollout.trajectory import Group, Trajectory, mean_metrics
 
 

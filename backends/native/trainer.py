@@ -16,6 +16,7 @@ from agentfly.backends.native.learner import Learner
 from agentfly.backends.native.order import TaskOrder
 from agentfly.backends.native.statistics import rollout_metrics
 from agentfly.backends.native.threads import compute
+
 from agentfly.context.task import Task
 from agentfly.errors import AgentFlyError
 from agentfly.rollout.request import GroupRequest

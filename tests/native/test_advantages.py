@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from agentfly.backends.native.advantages import group_advantages
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.backends.native.advantages import group_advantages
 from agentfly.errors import ConfigError
 
 REWARDS = st.lists(st.floats(-100, 100), min_size=1, max_size=16)
@@ -62,5 +62,5 @@ def test_rewards_that_are_no_numbers_are_refused(bad: float) -> None:
 
 
 def test_an_unknown_estimator_is_named() -> None:
-    with pytest.raises(ConfigError, match="'gae'.*choose grpo"):
+    with pytest.raises(ConfigError, match=r"'gae'.*choose grpo"):
         group_advantages([1.0, 0.0], "gae")  # type: ignore[arg-type]

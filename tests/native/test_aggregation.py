@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from agentfly.backends.native.aggregation import token_weights
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.backends.native.aggregation import token_weights
 from agentfly.errors import ConfigError
 
 LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=8)

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+from agentfly.backends.native.batching import Sample, collate, micro_batches, trained_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import segment
-
-from agentfly.backends.native.batching import Sample, collate, micro_batches, trained_tokens
 
 
 def test_the_mask_is_shifted_to_the_place_that_predicts() -> None:

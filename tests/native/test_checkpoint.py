@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from toys import groups_of_a_step, tiny_learner
-
 from agentfly.backends.native import checkpoint
 from agentfly.backends.native.checkpoint import Progress
 from agentfly.backends.native.learner import Learner
 from agentfly.backends.native.policy import Policy
+from toys import groups_of_a_step, tiny_learner
+
 from agentfly.errors import ConfigError
 from agentfly.models.tiny import build_tokenizer
 
@@ -79,7 +79,7 @@ def test_leftovers_of_a_killed_process_are_not_resumed_from(tmp_path: Path) -> N
 
 
 def test_nothing_to_resume_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing to resume.*--resume"):
+    with pytest.raises(ConfigError, match=r"nothing to resume.*--resume"):
         checkpoint.newest(tmp_path / "checkpoints")
 
 
@@ -87,8 +87,8 @@ def test_nothing_to_resume_says_so(tmp_path: Path) -> None:
 def test_a_spoilt_state_is_named(tmp_path: Path, text: str) -> None:
     place = save(tmp_path / "checkpoints", tiny_learner(tmp_path / "model"), 1)
     (place / "trainer_state.json").write_text(text)
-    with pytest.raises(ConfigError, match="trainer_state.json is no trainer state"):
+    with pytest.raises(ConfigError, match=r"trainer_state.json is no trainer state"):
         checkpoint.load_progress(place)
     (place / "trainer_state.pt").write_bytes(b"rubbish")
-    with pytest.raises(ConfigError, match="trainer_state.pt can't be read"):
+    with pytest.raises(ConfigError, match=r"trainer_state.pt can't be read"):
         checkpoint.load_optimizer(place)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from toys import group, segment, tiny_learner
-
 from agentfly.backends.native.aggregation import Aggregation
 from agentfly.backends.native.learner import Learner, LearnerOptions, make_samples, score_groups
 from agentfly.backends.native.losses import PolicyLoss
 from agentfly.backends.native.statistics import rollout_metrics
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from toys import group, segment, tiny_learner
+
 from agentfly.errors import ConfigError
 from agentfly.rollout.trajectory import Group
 
@@ -101,8 +101,10 @@ def test_an_update_raises_the_better_and_lowers_the_worse(tmp_path: Path) -> Non
     before = logits()
     metrics = learner.update(pair)
     after = logits()
-    assert after[5] > before[5] and after[6] < before[6]
-    assert metrics is not None and metrics["learned_tokens"] == 2
+    assert after[5] > before[5]
+    assert after[6] < before[6]
+    assert metrics is not None
+    assert metrics["learned_tokens"] == 2
     assert metrics["logprob_gap"] == pytest.approx(float((before[[5, 6]] + 2.5).abs().max()), abs=1e-4)
 
 
@@ -150,7 +152,8 @@ def test_senseless_options_are_refused(bad: dict[str, object]) -> None:
 
 def test_metrics_of_rollouts() -> None:
     metrics = rollout_metrics(groups(), version=3)
-    assert metrics["rollouts"] == 6 and metrics["failed"] == 1
+    assert metrics["rollouts"] == 6
+    assert metrics["failed"] == 1
     assert metrics["reward"] == pytest.approx((1.0 + 0.0 + 0.5 + 1.0 + 1.0) / 5)
     assert metrics["groups_equal"] == 0.5
     assert metrics["staleness"] == 3

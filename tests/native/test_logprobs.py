@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import torch
-
 from agentfly.backends.native.logprobs import score_tokens
 
 
@@ -14,7 +13,8 @@ def scores(max_logits: int, temperature: float = 1.0) -> tuple[torch.Tensor, tor
     targets = torch.tensor([0, 1, 2, 3, 10, 5, 6])
     result = score_tokens(hidden, targets, head, vocab_size=11, temperature=temperature, max_logits=max_logits)
     (result.logprobs * torch.arange(1.0, 8.0)).sum().backward()
-    assert hidden.grad is not None and head.weight.grad is not None
+    assert hidden.grad is not None
+    assert head.weight.grad is not None
     return result.logprobs.detach(), result.entropies, hidden.grad, head.weight.grad
 
 

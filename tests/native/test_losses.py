@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-
 from agentfly.backends.native.losses import PolicyLoss, kl_k3, segment_means, token_losses
+
 from agentfly.errors import ConfigError
 
 

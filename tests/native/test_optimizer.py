@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-
 from agentfly.backends.native.optimizer import Optimizer, OptimizerOptions, Schedule, lr_factor
+
 from agentfly.errors import AgentFlyError, ConfigError
 
 
@@ -62,7 +62,7 @@ def test_several_in_a_row_are_an_error_but_not_with_a_good_one_between() -> None
         weight.grad = torch.ones(2)
         adam.step(loss)
     weight.grad = torch.ones(2)
-    with pytest.raises(AgentFlyError, match="2 updates in a row .* lower optimizer.lr"):
+    with pytest.raises(AgentFlyError, match=r"2 updates in a row .* lower optimizer.lr"):
         adam.step(math.nan)
 
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from agentfly.backends.native.order import TaskOrder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.backends.native.order import TaskOrder
 from agentfly.context.task import Task
 from agentfly.errors import ConfigError
 

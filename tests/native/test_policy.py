@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from agentfly.backends.native.batching import Sample, collate
+from agentfly.backends.native.policy import Policy
 from toys import VOCAB, segment, tiny_policy
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from agentfly.backends.native.batching import Sample, collate
-from agentfly.backends.native.policy import Policy
 from agentfly.errors import ConfigError
 from agentfly.models.tiny import build_model
 
@@ -64,7 +64,8 @@ def test_a_model_that_caps_its_logits_is_scored_with_the_cap(tmp_path: Path) -> 
 def test_weights_are_copies_under_hugging_face_names_and_tied_ones_come_once(tmp_path: Path) -> None:
     policy = tiny_policy(tmp_path)
     weights = policy.weights()
-    assert "model.embed_tokens.weight" in weights and "lm_head.weight" not in weights
+    assert "model.embed_tokens.weight" in weights
+    assert "lm_head.weight" not in weights
     weights["model.embed_tokens.weight"][:] = 0
     assert float(policy.model.get_input_embeddings().weight.abs().sum()) > 0
     build_model(tmp_path / "untied", vocab_size=VOCAB, hidden=16, layers=1, heads=2, tied=False)

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from agentfly.backends.native.optimizer import OptimizerOptions
 from agentfly.backends.native.policy import Policy
 from agentfly.backends.native.sft import WarmUpOptions, encode_conversation, warm_up
+
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
 from agentfly.models.tiny import build_model, build_tokenizer

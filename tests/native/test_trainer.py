@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from toys import BanditSource, bandit_tasks, tiny_learner
-
 from agentfly.backends.native import checkpoint
-from agentfly.backends.native.optimizer import Optimizer, OptimizerOptions
 from agentfly.backends.native.learner import Learner, LearnerOptions
+from agentfly.backends.native.optimizer import Optimizer, OptimizerOptions
 from agentfly.backends.native.policy import Policy
 from agentfly.backends.native.trainer import Trainer, TrainerOptions
+from toys import BanditSource, bandit_tasks, tiny_learner
+
 from agentfly.errors import AgentFlyError
 from agentfly.rollout.request import GroupRequest
 from agentfly.rollout.storage import read_jsonl

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
-
 from agentfly.backends.native.learner import Learner, LearnerOptions
 from agentfly.backends.native.optimizer import Optimizer, OptimizerOptions
 from agentfly.backends.native.policy import Policy
+from transformers import AutoModelForCausalLM
+
 from agentfly.context.task import Task
 from agentfly.models.tiny import build_model
 from agentfly.rollout.request import GroupRequest

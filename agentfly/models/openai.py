@@ -98,7 +98,7 @@ class OpenAIEngine(Resource):
     async def chat(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Sampling, *, session: str = ""
     ) -> ChatCompletion:
-        """As `ChatEngine.chat`; a conversation longer than the model's context gives an empty answer cut by `length`."""
+        """As `ChatEngine.chat`; a conversation longer than the context gives an empty answer that ended by `length`."""
         import openai
 
         client = self._client

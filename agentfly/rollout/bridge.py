@@ -13,9 +13,10 @@ from typing import Any, Literal
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
 from agentfly.rollout.bridge_check import check_bridge, find_misread
-from agentfly.rollout.grammar import ParsedText, Tokenizer, Tools, before_stop, raw_call, tail_of
+from agentfly.rollout.grammar import ParsedText, Tools, before_stop, raw_call, tail_of
 from agentfly.rollout.hermes import parse_calls
 from agentfly.rollout.template import SYSTEM, USER, ChatTemplate, tool_schema
+from agentfly.rollout.tokenizer import FolderTokenizer
 from agentfly.rollout.turns import call_id
 
 _THOUGHT, _SAID, _ARGUMENT = "qzthought", "qzsaid", "qzargument"
@@ -33,7 +34,7 @@ class TemplateGrammar:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate, parser: Any | None, stop_token_ids: Sequence[int] = ()
+        self, tokenizer: FolderTokenizer, template: ChatTemplate, parser: Any | None, stop_token_ids: Sequence[int] = ()
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
@@ -191,7 +192,7 @@ class TemplateGrammar:
         return f"{_THOUGHT}1" in text and f"{_THOUGHT}2" in text
 
     def _decode(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        return self._tokenizer.decode(list(ids))
 
     def _end_of(self, marker: str, ids: Sequence[int]) -> int:
         """Number of tokens up to the one that completes the marker's first occurrence."""

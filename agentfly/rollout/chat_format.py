@@ -8,26 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
 from agentfly.rollout.bridge import TemplateGrammar
-from agentfly.rollout.grammar import FamilyGrammar, Grammar, ParsedText, Tokenizer, Tools, before_stop
+from agentfly.rollout.grammar import FamilyGrammar, Grammar, ParsedText, Tools, before_stop
 from agentfly.rollout.hermes import parse_calls
 from agentfly.rollout.template import ChatTemplate, one_line
+from agentfly.rollout.tokenizer import FolderTokenizer, load_tokenizer
 from agentfly.rollout.turns import AssistantTurn, ParsedCall, assistant_message, call_id, read_call
 
 GENERIC = "generic"
 HERMES = "hermes"
 
 __all__ = ["AssistantTurn", "ChatFormat", "ParsedCall"]
-
-
-class _LoadedTokenizer(Tokenizer, Protocol):
-    chat_template: Any
-
-    def __len__(self) -> int: ...
 
 
 class ChatFormat:
@@ -37,7 +32,7 @@ class ChatFormat:
     """
 
     def __init__(
-        self, tokenizer: _LoadedTokenizer, grammar: Grammar, source: tuple[str, str | None, Mapping[str, Any] | None]
+        self, tokenizer: FolderTokenizer, grammar: Grammar, source: tuple[str, str | None, Mapping[str, Any] | None]
     ) -> None:
         self._tokenizer = tokenizer
         self._grammar = grammar
@@ -60,8 +55,8 @@ class ChatFormat:
             ConfigError: no tokenizer there, an unknown family or option, a family that needs other
                 special tokens, a template that can't render at all.
         """
-        tokenizer = _load_tokenizer(path)
-        family = family or _known_family(path) or GENERIC
+        tokenizer = load_tokenizer(path)
+        family = family or _known_family(tokenizer.name_or_path) or GENERIC
         name, _, parser = family.partition(":")
         if name in (GENERIC, "default"):
             grammar: Grammar = _generic(tokenizer, path, parser or "qwen3", options or {})
@@ -84,12 +79,12 @@ class ChatFormat:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, special tokens in it recognised."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return self._tokenizer.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens kept; ids outside the vocabulary are left out."""
         size = len(self._tokenizer)
-        return self._tokenizer.decode([int(token) for token in ids if 0 <= token < size], skip_special_tokens=False)
+        return self._tokenizer.decode([int(token) for token in ids if 0 <= token < size])
 
     def render(self, messages: Sequence[Message], tools: Tools) -> list[int]:
         """The whole conversation, up to where the assistant's next token is sampled.
@@ -185,31 +180,14 @@ def _content(parsed: ParsedText, calls: Sequence[ParsedCall]) -> str:
     return parsed.content + separator + parsed.tail
 
 
-def _load_tokenizer(path: str) -> _LoadedTokenizer:
-    folder = Path(path)
-    if not folder.is_dir():
-        raise ConfigError(f"no model folder at {path}: give the path of a local folder in Hugging Face form")
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise ConfigError("tokenizers are loaded by transformers: pip install agentfly-rl[native]") from error
-    try:
-        return cast(_LoadedTokenizer, AutoTokenizer.from_pretrained(path, local_files_only=True))
-    except Exception as error:  # transformers raises what its parts raise
-        raise ConfigError(f"no tokenizer can be loaded from {path}: {one_line(error)}") from error
-
-
-def _known_family(path: str) -> str | None:
-    """The family of a published model, by its name: `.../Qwen/Qwen3-4B`, or the hub cache's `models--Qwen--Qwen3-4B`."""
+def _known_family(name: str) -> str | None:
     from renderers.base import MODEL_RENDERER_MAP
 
-    parts = Path(path).parts
-    names = [part.removeprefix("models--").replace("--", "/") for part in parts if part.startswith("models--")]
-    names.append("/".join(parts[-2:]))
-    return next((MODEL_RENDERER_MAP[name] for name in names if name in MODEL_RENDERER_MAP), None)
+    family: str | None = MODEL_RENDERER_MAP.get(name)
+    return family
 
 
-def _family(tokenizer: _LoadedTokenizer, path: str, family: str, options: Mapping[str, Any]) -> FamilyGrammar:
+def _family(tokenizer: FolderTokenizer, path: str, family: str, options: Mapping[str, Any]) -> FamilyGrammar:
     from renderers import create_renderer
     from renderers.configs import config_from_name
 
@@ -225,7 +203,7 @@ def _family(tokenizer: _LoadedTokenizer, path: str, family: str, options: Mappin
     return FamilyGrammar(tokenizer, renderer)
 
 
-def _generic(tokenizer: _LoadedTokenizer, path: str, parser: str, options: Mapping[str, Any]) -> TemplateGrammar:
+def _generic(tokenizer: FolderTokenizer, path: str, parser: str, options: Mapping[str, Any]) -> TemplateGrammar:
     from renderers.parsers import TOOL_PARSERS, get_tool_parser
 
     if parser not in (*TOOL_PARSERS, HERMES):
@@ -240,7 +218,7 @@ def _generic(tokenizer: _LoadedTokenizer, path: str, parser: str, options: Mappi
     return TemplateGrammar(tokenizer, template, extractor, _end_tokens(tokenizer, Path(path)))
 
 
-def _end_tokens(tokenizer: Tokenizer, folder: Path) -> list[int]:
+def _end_tokens(tokenizer: FolderTokenizer, folder: Path) -> list[int]:
     """End tokens that the tokenizer and the generation settings name."""
     ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     try:

@@ -8,32 +8,10 @@ from typing import Any, Protocol
 
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
+from agentfly.rollout.tokenizer import FolderTokenizer
 from agentfly.rollout.turns import RawCall, json_problem, with_plain_arguments
 
 Tools = Sequence[Mapping[str, Any]]
-
-
-class Tokenizer(Protocol):
-    """The part of a Hugging Face tokenizer that is used here."""
-
-    eos_token_id: int | None
-    unk_token_id: int | None
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
-
-    def convert_tokens_to_ids(self, tokens: str) -> int | None: ...
-
-    def apply_chat_template(
-        self,
-        conversation: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        *,
-        add_generation_prompt: bool,
-        tokenize: bool,
-        **template_options: Any,
-    ) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +77,7 @@ class FamilyGrammar:
         renderer: a `renderers.Renderer`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, renderer: Any) -> None:
+    def __init__(self, tokenizer: FolderTokenizer, renderer: Any) -> None:
         self._tokenizer = tokenizer
         self._renderer = renderer
 
@@ -154,7 +132,7 @@ class FamilyGrammar:
         # before a user.
         for text in ("c", "</think>c"):
             for end in self.stop_token_ids:
-                completion = [*self._tokenizer.encode(text, add_special_tokens=False), end]
+                completion = [*self._tokenizer.encode(text), end]
                 bridged = self.bridge(prompt, completion, [answer], (), opening)
                 if bridged is not None and bridged[: len(prompt) + len(completion)] == prompt + completion:
                     return
@@ -172,7 +150,7 @@ def before_stop(ids: Sequence[int], stop_token_ids: Sequence[int]) -> list[int]:
     return list(ids)
 
 
-def raw_call(call: Any, tokenizer: Tokenizer, ids: Sequence[int]) -> RawCall:
+def raw_call(call: Any, tokenizer: FolderTokenizer, ids: Sequence[int]) -> RawCall:
     """A `renderers.base.ParsedToolCall` in our terms.
 
     Args:
@@ -183,16 +161,16 @@ def raw_call(call: Any, tokenizer: Tokenizer, ids: Sequence[int]) -> RawCall:
     sampled = call.raw
     if call.token_span is not None:
         start, end = call.token_span
-        sampled = tokenizer.decode(list(ids[start:end]), skip_special_tokens=False)
+        sampled = tokenizer.decode(list(ids[start:end]))
     return RawCall(call.raw, sampled, call.name, call.arguments, _problem(call), call.id)
 
 
-def tail_of(calls: Sequence[Any], tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+def tail_of(calls: Sequence[Any], tokenizer: FolderTokenizer, ids: Sequence[int]) -> str:
     """Text from the first call on, as sampled; empty when a parser gives no spans."""
     spans = [call.token_span for call in calls]
     if not spans or spans[0] is None:
         return ""
-    return tokenizer.decode(list(ids[spans[0][0] :]), skip_special_tokens=False)
+    return tokenizer.decode(list(ids[spans[0][0] :]))
 
 
 def _problem(call: Any) -> str | None:

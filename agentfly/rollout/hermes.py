@@ -132,7 +132,8 @@ def _assistant(message: dict[str, Any], traits: Traits) -> dict[str, Any]:
 def _call_text(function: Mapping[str, Any]) -> str:
     arguments = function["arguments"]
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f'<tool_call>\n{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "arguments": {text}}}\n</tool_call>'
+    name = json.dumps(function["name"], ensure_ascii=False)
+    return f'<tool_call>\n{{"name": {name}, "arguments": {text}}}\n</tool_call>'
 
 
 def _add_system(messages: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:

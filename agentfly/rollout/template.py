@@ -9,8 +9,8 @@ from typing import Any
 import jinja2
 
 from agentfly.errors import ConfigError
-from agentfly.rollout.grammar import Tokenizer
 from agentfly.rollout.hermes import Traits, adapt
+from agentfly.rollout.tokenizer import FolderTokenizer
 from agentfly.rollout.turns import call_id
 
 # What a template raises: its own raise_exception, and Python's errors inside of it.
@@ -37,7 +37,9 @@ class ChatTemplate:
         ConfigError: there is no template, or it can't render a user's message.
     """
 
-    def __init__(self, tokenizer: Tokenizer, name: str, options: Mapping[str, Any], *, own_tools: bool = True) -> None:
+    def __init__(
+        self, tokenizer: FolderTokenizer, name: str, options: Mapping[str, Any], *, own_tools: bool = True
+    ) -> None:
         self._tokenizer = tokenizer
         self._options = dict(options)
         self.name = name
@@ -68,7 +70,7 @@ class ChatTemplate:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a rendered text; special tokens in it are recognised, none is added."""
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return self._tokenizer.encode(text)
 
     def closing(self) -> tuple[int, str]:
         """The token that ends an assistant's turn, and its text.
@@ -79,9 +81,9 @@ class ChatTemplate:
         text = self.text([USER, {"role": "assistant", "content": _MARK}, USER])
         rest = text.partition(_MARK)[2]
         ids = self.encode(rest)
-        added = getattr(self._tokenizer, "added_tokens_decoder", {})
+        added = self._tokenizer.added_tokens
         if ids and ids[0] in added:
-            closing = self._tokenizer.decode(ids[:1], skip_special_tokens=False)
+            closing = self._tokenizer.decode(ids[:1])
             if closing and rest.startswith(closing):
                 return ids[0], closing
         raise ConfigError(f"no special token ends the assistant's text, it goes on with {rest[:20]!r}")

@@ -76,8 +76,8 @@ def test_it_is_pickled_as_what_it_was_loaded_from(formats: dict[str, ChatFormat]
 def test_it_renders_what_the_template_says(folder: str, formats: dict[str, ChatFormat], family: str) -> None:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    messages = [*OPENING, {"role": "assistant", "content": "x"}, {"role": "user", "content": "naïve 🙂"}]
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    messages: list[Message] = [*OPENING, {"role": "assistant", "content": "x"}, {"role": "user", "content": "naïve 🙂"}]
     text = tokenizer.apply_chat_template(messages, tools=TOOLS, tokenize=False, add_generation_prompt=True)
     assert formats[family].decode(formats[family].render(messages, TOOLS)) == text
 

@@ -4,7 +4,7 @@ import numpy as np
 from agentfly.backends.native.batching import Sample, collate, micro_batches, trained_tokens
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import segment
+from native.toys import segment
 
 
 def test_the_mask_is_shifted_to_the_place_that_predicts() -> None:

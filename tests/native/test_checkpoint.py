@@ -9,7 +9,7 @@ from agentfly.backends.native import checkpoint
 from agentfly.backends.native.checkpoint import Progress
 from agentfly.backends.native.learner import Learner
 from agentfly.backends.native.policy import Policy
-from toys import groups_of_a_step, tiny_learner
+from native.toys import groups_of_a_step, tiny_learner
 
 from agentfly.errors import ConfigError
 from agentfly.models.tiny import build_tokenizer

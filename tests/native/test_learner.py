@@ -10,7 +10,7 @@ from agentfly.backends.native.losses import PolicyLoss
 from agentfly.backends.native.statistics import rollout_metrics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from toys import group, segment, tiny_learner
+from native.toys import group, segment, tiny_learner
 
 from agentfly.errors import ConfigError
 from agentfly.rollout.trajectory import Group

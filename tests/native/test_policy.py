@@ -7,7 +7,7 @@ import pytest
 import torch
 from agentfly.backends.native.batching import Sample, collate
 from agentfly.backends.native.policy import Policy
-from toys import VOCAB, segment, tiny_policy
+from native.toys import VOCAB, segment, tiny_policy
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from agentfly.errors import ConfigError

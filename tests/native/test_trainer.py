@@ -12,7 +12,7 @@ from agentfly.backends.native.learner import Learner, LearnerOptions
 from agentfly.backends.native.optimizer import Optimizer, OptimizerOptions
 from agentfly.backends.native.policy import Policy
 from agentfly.backends.native.trainer import Trainer, TrainerOptions
-from toys import BanditSource, bandit_tasks, tiny_learner
+from native.toys import BanditSource, bandit_tasks, tiny_learner
 
 from agentfly.errors import AgentFlyError
 from agentfly.rollout.request import GroupRequest

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +30,7 @@ class BubblewrapProcess:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: subprocess.Popen[bytes],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -84,11 +85,13 @@ class BubblewrapProcess:
         uid = drop_to()
         identity: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
+            # Not by the event loop: uvloop, which Ray's actors run on, can't start a process as another user. And
+            # not in another thread: a sandbox dies with the thread that started it.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 pass_fds=inherited,
                 cwd="/",
                 env={},
@@ -109,9 +112,10 @@ class BubblewrapProcess:
             await asyncio.wait_for(sandbox._read(), _START_TIMEOUT)
             sandbox._first_inside = json.loads(os.read(info_reader, 4096))["child-pid"]
         except (TimeoutError, EOFError, ConnectionError, ValueError, LookupError) as error:
-            await sandbox.kill()
+            sandbox._end()
             assert process.stderr is not None
-            said = (await process.stderr.read(2000)).decode(errors="replace").strip()
+            said = (await asyncio.to_thread(process.stderr.read, 2000)).decode(errors="replace").strip()
+            await sandbox.kill()
             raise StartFailed(f"the sandbox did not start: {said or type(error).__name__}") from None
         finally:
             os.close(info_reader)
@@ -120,7 +124,7 @@ class BubblewrapProcess:
     @property
     def alive(self) -> bool:
         """Whether it runs."""
-        return self._process.returncode is None
+        return self._process.poll() is None
 
     async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -137,7 +141,9 @@ class BubblewrapProcess:
     async def kill(self) -> None:
         """End every process inside, and return when they have ended."""
         self._end()
-        await self._process.wait()
+        await asyncio.to_thread(self._process.wait)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
 
     def _end(self) -> None:
         self._writer.close()
@@ -166,6 +172,7 @@ class BubblewrapProcess:
 def _end_unwanted(starting: asyncio.Future[Any]) -> None:
     if not starting.cancelled() and starting.exception() is None:
         starting.result()._end()
+        asyncio.get_running_loop().run_in_executor(None, starting.result()._process.wait)
 
 
 def _data_fd(name: str, content: bytes) -> int:

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rollout.tiny_tokenizer import build_folder
 
 from agentfly.rollout.storage import read_jsonl
-
-from rollout.tiny_tokenizer import build_folder
 
 AGENT = '''
 import agentfly as af

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Literal
 
 
-def marked(mark: str) -> dict[int, str]:
-    """Command lines of the processes that inherited the mark, by pid, the calling one aside."""
+def marked(mark: str, *, where: Literal["environ", "cmdline"] = "environ") -> dict[int, str]:
+    """Command lines of the processes that have the mark, by pid, the calling one aside."""
     found = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            with open(f"/proc/{entry.name}/environ", "rb") as environ:
-                if mark.encode() not in environ.read():
-                    continue
-            with open(f"/proc/{entry.name}/cmdline", "rb") as cmdline:
-                command = cmdline.read().replace(b"\0", b" ").decode(errors="replace").strip()
+            if mark.encode() not in _read(entry.path, where):
+                continue
+            command = _read(entry.path, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:
             continue
         if command:
@@ -31,3 +30,8 @@ def left_after(mark: str, seconds: float) -> dict[int, str]:
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left
+
+
+def _read(process: str, name: str) -> bytes:
+    with open(f"{process}/{name}", "rb") as file:
+        return file.read()

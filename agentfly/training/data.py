@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ def load_tasks(path: str | Path) -> list[Task]:
     """Tasks of a `.json` (a list of objects), `.jsonl` or `.parquet` file.
 
     A row's `id` column names it; without one its content does, so that it stays the same when rows move.
+    Rows of the same content are told apart by a number.
 
     Raises:
-        ConfigError: no such file, not of this form, no rows, or an id that comes twice.
+        ConfigError: no such file, not of this form, no rows, or an id that was given twice.
     """
     path = Path(path)
     readers = {".json": _read_json, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
@@ -27,17 +29,10 @@ def load_tasks(path: str | Path) -> list[Task]:
         raise ConfigError(f"{path}: a dataset ends in one of {', '.join(readers)}")
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
-    tasks: dict[str, Task] = {}
-    for place, row in readers[path.suffix](path):
-        if not isinstance(row, dict):
-            raise ConfigError(f"{place}: a row is an object of fields, this is {type(row).__name__}")
-        task = _task(row)
-        if task.id in tasks:
-            raise ConfigError(f"{place}: the id {task.id!r} comes twice: give each row its own")
-        tasks[task.id] = task
-    if not tasks:
+    rows = list(readers[path.suffix](path))
+    if not rows:
         raise ConfigError(f"{path}: there are no rows")
-    return list(tasks.values())
+    return _as_tasks(rows)
 
 
 def check_tasks(agent: Agent, tasks: Sequence[Task], where: str) -> None:
@@ -58,13 +53,31 @@ def check_tasks(agent: Agent, tasks: Sequence[Task], where: str) -> None:
         checked.add(fields)
 
 
-def _task(row: Mapping[str, Any]) -> Task:
-    fields = dict(row)
-    given = fields.pop("id", None)
-    if given is not None:
-        return Task(str(given), fields)
+def _as_tasks(rows: Iterable[tuple[str, Any]]) -> list[Task]:
+    places: dict[str, str] = {}
+    copies: Counter[str] = Counter()
+    tasks = []
+    for place, row in rows:
+        if not isinstance(row, dict):
+            raise ConfigError(f"{place}: a row is an object of fields, this is {type(row).__name__}")
+        fields = dict(row)
+        given = fields.pop("id", None)
+        if given is None:
+            content = _digest(fields)
+            copies[content] += 1
+            name = content if copies[content] == 1 else f"{content}-{copies[content]}"
+        else:
+            name = str(given)
+        if name in places:
+            raise ConfigError(f"{place}: the id {name!r} was given already ({places[name]}): give each row its own")
+        places[name] = place
+        tasks.append(Task(name, fields))
+    return tasks
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
     content = json.dumps(fields, sort_keys=True, default=str).encode()
-    return Task(blake2b(content, digest_size=6).hexdigest(), fields)
+    return blake2b(content, digest_size=6).hexdigest()
 
 
 def _read_json(path: Path) -> Iterator[tuple[str, Any]]:
@@ -100,5 +113,5 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
 def _parse(data: bytes, place: str) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{place}: no JSON: {error}") from None

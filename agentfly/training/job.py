@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 
 from agentfly.agent import Agent
 from agentfly.context import Task
@@ -16,6 +16,23 @@ from agentfly.rollout.request import RolloutOptions
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+def _agent_or_place(value: object) -> object:
+    if isinstance(value, (str, Agent)):
+        return value
+    raise ValueError("must be 'module:attribute' or 'file.py:attribute'")
+
+
+def _tasks_or_place(value: object) -> object:
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(task, Task) for task in value)):
+        return value
+    raise ValueError("must be the name of a JSON, JSONL or Parquet file")
+
+
+# Checked here, since pydantic would tell of a union once for each member.
+AgentSource = Annotated[str | InstanceOf[Agent], BeforeValidator(_agent_or_place)]
+TaskSource = Annotated[str | list[InstanceOf[Task]], BeforeValidator(_tasks_or_place)]
 
 
 class _Part(BaseModel):
@@ -168,9 +185,9 @@ class TrainingJob(_Part):
         backend: `native`, or another one that is installed.
     """
 
-    agent: str | InstanceOf[Agent]
-    tasks: str | list[InstanceOf[Task]]
-    eval_tasks: str | list[InstanceOf[Task]] | None = None
+    agent: AgentSource
+    tasks: TaskSource
+    eval_tasks: TaskSource | None = None
     model: ModelConfig
     rollout: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from agentfly.errors import ConfigError
 from agentfly.training.job import TrainingJob
+
+# A day that doesn't exist is a ValueError, brackets in brackets without end a RecursionError.
+_BAD_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> TrainingJob:
@@ -41,16 +44,32 @@ def problem_lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}: name a job file in YAML") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except _BAD_YAML as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{where}: no YAML: {getattr(error, 'problem', None) or error}") from None
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{path}{where}: no YAML: {problem}") from None
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: a job is a mapping of keys, this is {type(document).__name__}")
     return document
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that comes twice, where YAML in Python silently takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r} comes twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _apply(document: dict[str, Any], override: str) -> None:
@@ -58,8 +77,8 @@ def _apply(document: dict[str, Any], override: str) -> None:
     if not separator or not key:
         raise ConfigError(f"override {override!r}: write key=value")
     try:
-        value = _number(yaml.safe_load(text))
-    except yaml.YAMLError:
+        value = _number(yaml.load(text, _Loader))
+    except _BAD_YAML:
         raise ConfigError(f"override {override!r}: the value is no YAML") from None
     *parents, last = key.split(".")
     place = document

@@ -45,13 +45,27 @@ def test_an_id_stays_when_rows_move(tmp_path: Path) -> None:
     assert len(set(ids.values())) == 4
 
 
+def test_rows_of_the_same_content_are_all_kept(tmp_path: Path) -> None:
+    rows = [{"prompt": "a"}, {"prompt": "b"}, {"prompt": "a"}, {"prompt": "a"}]
+    tasks = load_tasks(save(tmp_path, "json", rows))
+    assert [task["prompt"] for task in tasks] == ["a", "b", "a", "a"]
+    assert len({task.id for task in tasks}) == 4
+    moved = load_tasks(save(tmp_path, "jsonl", rows[::-1]))
+    assert {task.id for task in moved} == {task.id for task in tasks}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
         ("a.jsonl", '{"a": 1}\n{"a": \n', r"a\.jsonl:2: no JSON"),
         ("a.jsonl", '{"a": 1}\n[1]\n', r"a\.jsonl:2: a row is an object of fields, this is list"),
         ("a.jsonl", "\n\n", "there are no rows"),
-        ("a.jsonl", '{"a": 1, "id": "x"}\n{"a": 2, "id": "x"}\n', r"a\.jsonl:2: the id 'x' comes twice"),
+        (
+            "a.jsonl",
+            '{"a": 1, "id": "x"}\n{"a": 2, "id": "x"}\n',
+            r"a\.jsonl:2: the id 'x' was given already \(.*a\.jsonl:1\)",
+        ),
+        ("a.jsonl", "[" * 100_000, r"a\.jsonl:1: no JSON"),
         ("a.json", '{"a": 1}', "is a list of objects, this is dict"),
         ("a.json", "\xff\xfe", "no JSON"),
         ("a.parquet", "nope", "no Parquet"),

@@ -11,7 +11,17 @@ import ray
 
 from agentfly.errors import ConfigError
 from agentfly.resources.core.scheduler import Scheduler
-from agentfly.resources.core.types import Action, Grant, PoolLimits, PoolStats, Reject, Request, ResetSlot, StartHost
+from agentfly.resources.core.types import (
+    Action,
+    Grant,
+    PoolLimits,
+    PoolStats,
+    Reject,
+    Request,
+    ResetSlot,
+    StartHost,
+    StopHost,
+)
 from agentfly.resources.host import ResourceHost
 from agentfly.resources.messages import News, Update
 from agentfly.resources.spec import ResourceSpec
@@ -129,7 +139,7 @@ class ResourceManager:
         self._stopped = True
         if self._ticking is not None:
             self._ticking.cancel()
-        self._carry_out([action for action in self._core.stop() if isinstance(action, Reject)])
+        self._carry_out([action for action in self._core.stop(time.monotonic()) if isinstance(action, Reject)])
         await asyncio.gather(*(self._stop_host(host) for host in list(self._hosts)))
 
     # Actions of the core
@@ -145,8 +155,10 @@ class ResourceManager:
                     self._spawn(self._start_host(action))
                 case ResetSlot():
                     self._spawn(self._reset_slot(action))
-                case _:
+                case StopHost():
                     self._spawn(self._stop_host(action.host))
+                case _:
+                    pass
 
     def _tell(self, client: str, answer: Grant | Reject) -> None:
         self._answers.setdefault(client, []).append(answer)

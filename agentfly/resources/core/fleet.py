@@ -15,6 +15,9 @@ class Fleet:
     Args:
         pack: lend slots of the fullest host first, so that others run empty and can be given back; else of
             the emptiest, so that load is even.
+
+    Attributes:
+        live_size: slots of the hosts that don't retire.
     """
 
     def __init__(self, *, pack: bool) -> None:
@@ -24,6 +27,8 @@ class Fleet:
         self._live = dict.fromkeys(SlotState, 0)  # the same, without hosts that retire
         # Live hosts by their number of free slots, the longest there first; the bits of the mask say which
         # numbers have any.
+        self.live_size = 0
+        self._retiring_busy = 0
         self._by_room: dict[int, dict[str, Host]] = {}
         self._mask = 0
 
@@ -51,20 +56,26 @@ class Fleet:
         """Slots in any of the states, over all hosts."""
         return sum(self._counts[state] for state in states)
 
-    def count_live(self, *states: SlotState) -> int:
-        """The same over the hosts that don't retire."""
-        return sum(self._live[state] for state in states)
+    @property
+    def leased(self) -> int:
+        """Slots that are lent."""
+        return self._counts[SlotState.LEASED]
+
+    @property
+    def idle(self) -> int:
+        """Idle slots of the hosts that don't retire."""
+        return self._live[SlotState.IDLE]
+
+    @property
+    def available(self) -> int:
+        """Slots that are idle or will be without a lease ending, in hosts that don't retire."""
+        live = self._live
+        return live[SlotState.IDLE] + live[SlotState.RESETTING] + live[SlotState.STARTING]
 
     @property
     def size(self) -> int:
         """Slots that are in use or can be: all of the live hosts, the busy ones of those that retire."""
-        live = sum(self._live.values())
-        return live + sum(self._counts[state] - self._live[state] for state in _BUSY)
-
-    @property
-    def live_size(self) -> int:
-        """Slots of the live hosts."""
-        return sum(self._live.values())
+        return self.live_size + self._retiring_busy
 
     @property
     def has_room(self) -> bool:
@@ -74,6 +85,7 @@ class Fleet:
     def add(self, host: Host) -> None:
         """A host joins with all its slots in their present state, none of them idle."""
         self._hosts[host.id] = host
+        self.live_size += len(host.slots)
         for slot in host.slots:
             self._count(host, slot.state, 1)
 
@@ -82,6 +94,10 @@ class Fleet:
         self._leave_rooms(host)
         for slot in host.slots:
             self._count(host, slot.state, -1)
+        if host.retiring:
+            self._retiring_busy -= host.busy
+        else:
+            self.live_size -= len(host.slots)
         del self._hosts[host.id]
 
     def retire(self, host: Host) -> None:
@@ -90,6 +106,8 @@ class Fleet:
             return
         self._leave_rooms(host)
         host.retiring = True
+        self.live_size -= len(host.slots)
+        self._retiring_busy += host.busy
         for slot in host.slots:
             self._live[slot.state] -= 1
 
@@ -119,16 +137,21 @@ class Fleet:
         return host, index
 
     def _change(self, host: Host, slot: Slot, state: SlotState) -> None:
-        self._count(host, slot.state, -1)
+        busier = (state in _BUSY) - (slot.state in _BUSY)
+        host.busy += busier
+        self._counts[slot.state] -= 1
+        self._counts[state] += 1
+        if host.retiring:
+            self._retiring_busy += busier
+        else:
+            self._live[slot.state] -= 1
+            self._live[state] += 1
         slot.state = state
-        self._count(host, state, 1)
 
     def _count(self, host: Host, state: SlotState, by: int) -> None:
         self._counts[state] += by
         if not host.retiring:
             self._live[state] += by
-        if state in _BUSY:
-            host.busy += by
 
     def _leave_rooms(self, host: Host) -> None:
         room = len(host.free)

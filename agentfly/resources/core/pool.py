@@ -1,350 +1,378 @@
-"""One pool: who waits, who has which slot, which hosts there are. Pure: events and the time in, actions out."""
+"""One pool: who waits and who has which slot. Pure: events and the time in, actions out."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from agentfly.resources.core.hosts import Host, Slot, SlotState
+from agentfly.resources.core.claims import ClaimLedger
+from agentfly.resources.core.history import History
+from agentfly.resources.core.hosts import Host, SlotState
+from agentfly.resources.core.keeper import HostKeeper
 from agentfly.resources.core.types import (
     Action,
+    Ending,
     Grant,
     Lease,
+    LeaseEnded,
     PoolLimits,
     PoolStats,
+    Refusal,
     Reject,
     Request,
-    ResetSlot,
-    StartHost,
     StopHost,
 )
 from agentfly.resources.core.waiting import Waiter, WaitQueue
 
-_FIRST_BACKOFF = 0.5
-_MAX_BACKOFF = 30.0
-_RECENT = 1000
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A lease in somebody's hands.
+
+    Attributes:
+        unit: it stands for the slot; the others who share its lease don't.
+    """
+
+    request: Request
+    lease: Lease
+    waited: float
+    since: float
+    unit: bool
 
 
 class Pool:
     """The state machine of one pool.
 
     Every method takes the present time in seconds and returns what is to be done about it. At every moment: a
-    slot has at most one lease; nobody waits while a slot is idle in a host that isn't retiring; waiters are
-    served by priority, then in order of arrival; the epochs of a slot only grow.
+    slot has at most one lease, which several may share if they say so; nobody waits while a slot is free that he
+    could have; waiters are served by priority, then in order of arrival; the epochs of a slot only grow.
+
+    Args:
+        claims: what holders have and may claim, over all pools.
+        prefix: begins the ids of its hosts.
     """
 
-    def __init__(self, key: str, limits: PoolLimits) -> None:
+    def __init__(self, key: str, limits: PoolLimits, claims: ClaimLedger, prefix: str) -> None:
         self.key = key
-        self.limits = limits
+        self.recovering = False
+        self._claims = claims
+        self._history = History()
+        self._keeper = HostKeeper(key, limits, self._history, prefix)
+        self._fleet = self._keeper.fleet
         self._queue = WaitQueue()
-        self._hosts: dict[str, Host] = {}
-        self._open: dict[str, Host] = {}  # hosts with a free slot, the longest open first
-        self._leases: dict[str, Lease] = {}
-        self._names = itertools.count()
-        self._round = 0
-        self._failures = 0
-        self._broken: tuple[float, str] | None = None
-        self._recent_waits: deque[float] = deque(maxlen=_RECENT)
-        self._recent_holds: deque[float] = deque(maxlen=_RECENT)
-        self._granted_at: dict[str, float] = {}
-        self._counts = dict.fromkeys(("leases", "starts", "start_failures", "resets", "reset_failures", "deaths"), 0)
+        self._held: dict[str, _Held] = {}
+        self._shares: dict[str, dict[str, None]] = {}  # share -> tickets that have it
+        self._share_waiters: dict[str, set[str]] = {}
+        claims.set_capacity(key, limits.max_size)
 
     # Requests
 
     def acquire(self, request: Request, now: float) -> list[Action]:
         """A request arrives; the same ticket again repeats the answer and changes nothing."""
-        if (lease := self._leases.get(request.ticket)) is not None:
-            return [Grant(lease, 0.0)]
+        if (held := self._held.get(request.ticket)) is not None:
+            return [Grant(held.lease, held.waited)]
         if request.ticket in self._queue:
             return []
-        if self._broken is not None and now < self._broken[0]:
-            return [self._start_failed(request, self._broken[1])]
-        if len(self._queue) >= self.limits.max_waiting and not self._open:
+        if request.share in self._shares and request.share:
+            lease = self._held[next(iter(self._shares[request.share]))].lease
+            return [self._hand_out(request, lease, now, now, unit=False)]
+        if self._keeper.breaker.is_open(now) and not self._fleet.live_size:
+            return [self._start_failed(request)]
+        if len(self._queue) >= self._keeper.limits.max_waiting and not self._has_room:
             return [self._saturated(request)]
-        self._queue.push(request, now)
-        return self._serve(now)
+        turn = self._claims.new_turn(request)
+        self._queue.push(Waiter(request, now, turn, self._claims.wants(request, turn)))
+        if request.share:
+            self._share_waiters.setdefault(request.share, set()).add(request.ticket)
+        return self.serve(now)
 
-    def cancel(self, ticket: str, now: float) -> list[Action]:
-        """The requester has lost interest: out of the queue, or the lease back."""
-        if self._queue.remove(ticket) is not None:
-            return []
-        return self.release(ticket, now)
+    def withdraw(self, ticket: str) -> bool:
+        """A request leaves the queue; returns whether it was there."""
+        waiter = self._queue.remove(ticket)
+        if waiter is None:
+            return False
+        self._left(waiter.request)
+        return True
 
-    def release(self, ticket: str, now: float) -> list[Action]:
+    def release(self, ticket: str, now: float, how: Ending = "released") -> list[Action]:
         """A lease ends. Ending it twice, or one that died with its host, changes nothing."""
-        lease = self._leases.pop(ticket, None)
-        if lease is None:
+        held = self._held.pop(ticket, None)
+        if held is None:
             return []
-        self._recent_holds.append(now - self._granted_at.pop(ticket))
-        host = self._hosts[lease.host]
-        slot = host.slots[lease.slot]
-        slot.epoch += 1
-        slot.uses += 1
-        if self.limits.shared:
-            self._free(host, lease.slot, now)
-            return self._settle(host, now)
-        return [self._reset(host, lease.slot, now), *self._settle(host, now)]
+        host = self._fleet.get(held.lease.host)
+        assert host is not None, "the leases of a lost host are void"
+        host.tickets.discard(ticket)
+        ended = self._ended(held, now, how)
+        if not self._last_of_share(held):
+            return [ended]
+        self._claims.gave(held.request, unit=True)
+        self._history.hold.add(now - held.since)
+        return [ended, *self._keeper.freed(host, held.lease.slot, now), *self.serve(now)]
+
+    def refuse(self, ticket: str, error: Refusal, message: str) -> list[Action]:
+        """A request in the queue is answered with an error."""
+        waiter = self._queue.remove(ticket)
+        if waiter is None:
+            return []
+        self._left(waiter.request)
+        return [Reject(ticket, waiter.request.client, error, message)]
+
+    def serve(self, now: float) -> list[Action]:
+        """Grant what can be granted, then grow by what can't."""
+        if self.recovering:
+            return []
+        actions: list[Action] = []
+        while self._queue and self._has_room and (waiter := self._next()) is not None:
+            actions += self._grant(waiter, now)
+        return actions + self._keeper.grow(len(self._queue), self._oldest_wait, now)
 
     # Hosts
 
     def host_ready(self, host_id: str, now: float) -> list[Action]:
         """A host has started all its slots."""
-        host = self._hosts.get(host_id)
+        host = self._fleet.get(host_id)
         if host is None or host.ready:
             return []
-        host.ready = True
-        self._failures = 0
-        self._broken = None
-        self._counts["starts"] += 1
-        for index, slot in enumerate(host.slots):
-            slot.born = now
-            self._free(host, index, now)
-        return self._settle(host, now)
+        self._keeper.host_ready(host, now)
+        return self.serve(now)
 
     def host_failed(self, host_id: str, reason: str, now: float) -> list[Action]:
-        """A host could not be started; after `start_retries` in a row those who wait are told."""
-        host = self._hosts.get(host_id)
+        """A host could not be started; after too many in a row those who wait for nothing else are told."""
+        host = self._fleet.get(host_id)
         if host is None:
             return []
-        self._forget(host)
-        self._counts["start_failures"] += 1
-        return self._failed(host.round, reason, now)
+        return self._after_failure(self._keeper.host_failed(host, reason, now), now)
 
     def host_died(self, host_id: str, now: float) -> list[Action]:
         """A host is gone, and all leases in it with it."""
-        host = self._hosts.get(host_id)
+        host = self._fleet.get(host_id)
         if host is None:
             return []
-        self._counts["deaths"] += 1
-        self._forget(host)
-        return self._serve(now)
+        void = self._void(host, now, "host_died")
+        return void + self._after_failure(self._keeper.host_died(host, now), now)
 
     def slot_reset(self, host_id: str, index: int, ok: bool, reason: str, now: float) -> list[Action]:
-        """A reset (or a renewal) has ended."""
-        host = self._hosts.get(host_id)
+        """A reset or a renewal has ended."""
+        host = self._fleet.get(host_id)
         if host is None or host.slots[index].state is not SlotState.RESETTING:
             return []
-        slot = host.slots[index]
-        self._counts["resets" if ok else "reset_failures"] += 1
-        if ok:
-            if slot.renewing:
-                slot.uses, slot.born, slot.renewing = 0, now, False
-                self._failures = 0
-            self._free(host, index, now)
-            return self._settle(host, now)
-        if not slot.renewing:
-            slot.renewing = True
-            return [ResetSlot(self.key, host.id, index, slot.epoch, renew=True)]
-        slot.state = SlotState.BROKEN
-        self._retire(host)
-        return [*self._settle(host, now), *self._failed(host.round, reason, now)]
+        actions, gives_up = self._keeper.slot_reset(host, index, ok, reason, now)
+        return actions + self._after_failure(gives_up, now)
+
+    def unhealthy(self, host_id: str, index: int, epoch: int, now: float) -> list[Action]:
+        """A health check has failed: of an idle resource, or of the one that all leases of a host share."""
+        host = self._fleet.get(host_id)
+        if host is None:
+            return []
+        if self._keeper.limits.shared:
+            return [*self.host_died(host_id, now), StopHost(self.key, host_id)]
+        return [*self._keeper.unhealthy(host, index, epoch), *self.serve(now)]
+
+    # After a restart of the manager
+
+    def host_found(self, host_id: str, epochs: Iterable[int], now: float) -> None:
+        """A host that an earlier manager started is alive."""
+        if self._fleet.get(host_id) is None:
+            self._keeper.host_found(host_id, epochs, now)
+
+    def adopt(self, request: Request, lease: Lease, now: float) -> bool:
+        """A client says what it holds; false when that has ended."""
+        host = self._fleet.get(lease.host)
+        if host is None or lease.slot >= len(host.slots):
+            return False
+        slot = host.slots[lease.slot]
+        mates = self._shares.get(request.share, {}) if request.share else {}
+        joins = any(self._held[mate].lease[3:] == lease[3:] for mate in mates)
+        if not joins and (slot.state is not SlotState.UNKNOWN or lease.epoch < slot.epoch or mates):
+            return False
+        if not joins:
+            slot.epoch = lease.epoch
+            self._fleet.move(host, lease.slot, SlotState.LEASED)
+        self._keep(request, lease, 0.0, now, unit=not joins)
+        return True
+
+    def recovered(self, epoch_floor: int, now: float) -> list[Action]:
+        """All clients have spoken; what nobody holds is free, under epochs from the floor on."""
+        self.recovering = False
+        return [*self._keeper.settle_unknown(epoch_floor, now), *self.serve(now)]
 
     # Time and size
 
     def tick(self, now: float) -> list[Action]:
-        """Time passes: renew what is too old, give back what nobody needs, keep what is to be kept."""
-        actions: list[Action] = []
-        if self.limits.max_age is not None:
-            actions += self._renew_old(now, self.limits.max_age)
-        if self.limits.idle_ttl is not None and not self._queue:
-            actions += self._shrink(now, self.limits.idle_ttl)
-        return actions + self._serve(now)
+        """Time passes."""
+        if self.recovering:
+            return []
+        return [*self._keeper.tick(len(self._queue), now), *self.serve(now)]
 
     def resize(self, min_size: int, max_size: int, now: float) -> list[Action]:
-        """Change the bounds while the pool works; surplus hosts end with their last lease."""
-        self.limits = replace(self.limits, min_size=min_size, max_size=max_size)
-        actions: list[Action] = []
-        by_load = sorted((host for host in self._hosts.values() if not host.retiring), key=lambda host: host.busy)
-        for host in by_load:
-            if self._size() <= max_size:
-                break
-            self._retire(host)
-            actions += self._stop_if_done(host)
-        return actions + self._serve(now)
+        """Change the bounds while the pool works. A maximum of 0 drains it: those who wait go on waiting."""
+        self._claims.set_capacity(self.key, max_size)
+        return [*self._keeper.resize(min_size, max_size, now), *self.serve(now)]
 
-    def stop(self) -> list[Action]:
-        """End the pool: waiters are refused, hosts stopped, leases void."""
-        actions: list[Action] = [
-            Reject(waiter.request.ticket, waiter.request.client, "start_failed", f"pool {self.limits.name} is stopped")
-            for waiter in self._queue.drain()
-        ]
-        for host in list(self._hosts.values()):
-            self._forget(host)
+    def stop(self, now: float) -> list[Action]:
+        """End the pool: waiters are refused, leases void, hosts stopped."""
+        message = f"pool {self._keeper.limits.name!r} is stopped"
+        actions = self._refuse_all("stopped", message)
+        for host in list(self._fleet.hosts):
+            actions += self._void(host, now, "stopped")
+            self._fleet.remove(host)
             actions.append(StopHost(self.key, host.id))
         return actions
 
     def stats(self) -> PoolStats:
         """The pool at this moment."""
-        states = [slot.state for host in self._hosts.values() for slot in host.slots]
-        waits = sorted(self._recent_waits)
+        median, high = self._history.wait_quantiles()
         return PoolStats(
-            name=self.limits.name,
-            size=len(states),
-            starting=states.count(SlotState.STARTING),
-            idle=states.count(SlotState.IDLE),
-            leased=states.count(SlotState.LEASED),
-            resetting=states.count(SlotState.RESETTING),
+            key=self.key,
+            name=self._keeper.limits.name,
+            size=self._fleet.count(*SlotState),
+            starting=self._fleet.count(SlotState.STARTING),
+            idle=self._fleet.count(SlotState.IDLE),
+            leased=self._fleet.count(SlotState.LEASED),
+            resetting=self._fleet.count(SlotState.RESETTING),
             waiting=len(self._queue),
-            hosts=len(self._hosts),
-            wait_p50=waits[len(waits) // 2] if waits else 0.0,
-            wait_p99=waits[min(len(waits) - 1, len(waits) * 99 // 100)] if waits else 0.0,
-            **self._counts,
+            hosts=len(self._fleet),
+            wait_p50=median,
+            wait_p99=high,
+            **self._history.counts,
         )
 
     @property
     def hosts(self) -> Iterable[Host]:
         """All hosts."""
-        return self._hosts.values()
+        return self._fleet.hosts
 
     @property
     def leases(self) -> Iterable[Lease]:
-        """All leases."""
-        return self._leases.values()
+        """All leases, those that are shared once for each who has them."""
+        return [held.lease for held in self._held.values()]
 
-    # What follows from an event
+    @property
+    def waiting(self) -> Iterable[Waiter]:
+        """Those in the queue, by turn."""
+        return self._queue.ordered()
 
-    def _serve(self, now: float) -> list[Action]:
-        """Grant what can be granted, then grow by what can't."""
-        actions: list[Action] = []
-        while self._open and self._queue:
-            actions.append(self._grant(self._queue.pop(), now))
-        actions += self._grow()
-        return actions
+    def has_lease(self, ticket: str) -> bool:
+        """Whether the ticket holds a lease."""
+        return ticket in self._held
 
-    def _grant(self, waiter: Waiter, now: float) -> Grant:
-        host = self._next_host()
-        index = host.free.pop()
-        if not host.free:
-            del self._open[host.id]
-        slot = host.slots[index]
-        slot.state = SlotState.LEASED
-        host.idle_since = None
+    # Inside
+
+    @property
+    def _has_room(self) -> bool:
+        # Hosts that retire still carry leases, which count.
+        return self._fleet.has_room and self._fleet.leased < self._keeper.limits.max_size
+
+    def _next(self) -> Waiter | None:
+        """Take the first who may be served from the queue."""
+        claims, queue = self._claims, self._queue
+        for ticket in claims.relaned(self.key):
+            queue.relane(ticket, claims.lane)
+        claims.blocked.discard(self.key)
+        passed: list[Waiter] = []
+        for waiter in queue.heads():
+            if claims.may_grant(waiter):
+                for other in passed:
+                    claims.overtook(other)
+                return queue.remove(waiter.request.ticket)
+            passed.append(waiter)
+        claims.blocked.add(self.key)
+        return None
+
+    def _grant(self, waiter: Waiter, now: float) -> list[Action]:
         request = waiter.request
-        lease = Lease(request.ticket, request.client, self.key, host.id, index, slot.epoch)
-        self._leases[request.ticket] = lease
-        self._granted_at[request.ticket] = now
-        self._counts["leases"] += 1
-        waited = now - waiter.since
-        self._recent_waits.append(waited)
-        return Grant(lease, waited)
-
-    def _next_host(self) -> Host:
-        """Shared: the host with the most room, so that load is even. Exclusive: the longest open, so that others
-        run empty and can be given back."""
-        if self.limits.shared:
-            return max(self._open.values(), key=lambda host: len(host.free))
-        return next(iter(self._open.values()))
-
-    def _grow(self) -> list[Action]:
-        coming = (
-            sum(slot.state in (SlotState.STARTING, SlotState.RESETTING) for host in self._live() for slot in host.slots)
-            if self._queue
-            else 0
-        )
-        wanted = max(self.limits.min_size - self._size(), len(self._queue) - coming)
-        actions: list[Action] = []
-        delay = min(_MAX_BACKOFF, _FIRST_BACKOFF * 2 ** (self._failures - 1)) if self._failures else 0.0
-        while wanted > 0 and (slots := min(self.limits.slots, self.limits.max_size - self._size())) > 0:
-            host = Host(f"{self.key}-{next(self._names)}", [Slot() for _ in range(slots)], self._round)
-            self._hosts[host.id] = host
-            actions.append(StartHost(self.key, host.id, slots, delay))
-            wanted -= slots
+        host, index = self._fleet.take()
+        host.idle_since = None
+        lease = Lease(request.ticket, request.client, self.key, host.id, index, host.slots[index].epoch)
+        actions: list[Action] = [self._hand_out(request, lease, waiter.since, now, unit=True)]
+        if request.share:
+            mates = [self._queue.remove(ticket) for ticket in self._share_waiters.pop(request.share, ())]
+            for mate in sorted((mate for mate in mates if mate), key=lambda mate: mate.turn):
+                actions.append(self._hand_out(mate.request, lease, mate.since, now, unit=False))
         return actions
 
-    def _settle(self, host: Host, now: float) -> list[Action]:
-        """After a slot of the host has changed: stop it if that was all it waited for, then serve."""
-        if not host.busy and host.idle_since is None:
-            host.idle_since = now
-        return [*self._stop_if_done(host), *self._serve(now)]
+    def _hand_out(self, request: Request, lease: Lease, since: float, now: float, *, unit: bool) -> Grant:
+        if not unit:
+            lease = lease._replace(ticket=request.ticket, client=request.client)
+        self._history.granted(now - since)
+        self._keep(request, lease, now - since, now, unit=unit)
+        self._claims.left(request)
+        return Grant(lease, now - since)
 
-    def _stop_if_done(self, host: Host) -> list[Action]:
-        if not host.retiring or host.busy or host.id not in self._hosts:
-            return []
-        self._forget(host)
-        return [StopHost(self.key, host.id)]
+    def _keep(self, request: Request, lease: Lease, waited: float, now: float, *, unit: bool) -> None:
+        self._held[request.ticket] = _Held(request, lease, waited, now, unit)
+        host = self._fleet.get(lease.host)
+        assert host is not None, "leases are of hosts that there are"
+        host.tickets.add(request.ticket)
+        if request.share:
+            self._shares.setdefault(request.share, {})[request.ticket] = None
+        self._claims.took(request, unit=unit)
 
-    def _failed(self, round_: int, reason: str, now: float) -> list[Action]:
-        """Count a failed start, at most once for the starts that were tried together."""
-        if round_ == self._round:
-            self._round += 1
-            self._failures += 1
-        if self._failures <= self.limits.start_retries:
-            return self._serve(now)
-        self._broken = (now + _MAX_BACKOFF, reason)
-        return [self._start_failed(waiter.request, reason) for waiter in self._queue.drain()]
+    def _last_of_share(self, held: _Held) -> bool:
+        """Take one who shares a lease out; whether nobody else has it."""
+        share = held.request.share
+        if not share:
+            return True
+        mates = self._shares[share]
+        del mates[held.request.ticket]
+        if not mates:
+            del self._shares[share]
+            return True
+        if held.unit:
+            heir = self._held[next(iter(mates))]
+            heir.unit = True
+            self._claims.passed_on(held.request, heir.request)
+        self._claims.gave(held.request, unit=False)
+        return False
 
-    def _renew_old(self, now: float, max_age: float) -> list[Action]:
+    def _left(self, request: Request) -> None:
+        self._claims.left(request)
+        if request.share and (waiters := self._share_waiters.get(request.share)) is not None:
+            waiters.discard(request.ticket)
+            if not waiters:
+                del self._share_waiters[request.share]
+
+    def _void(self, host: Host, now: float, how: Ending) -> list[Action]:
+        """All leases of a host end with it."""
         actions: list[Action] = []
-        for host in list(self._open.values()):
-            for index, slot in list(host.idle_slots()):
-                if now - slot.born > max_age and not self.limits.shared:
-                    host.free.remove(index)
-                    slot.epoch += 1
-                    actions.append(self._reset(host, index, now))
-            if not host.free:
-                self._open.pop(host.id, None)
+        for ticket in sorted(host.tickets):
+            held = self._held.pop(ticket)
+            self._claims.gave(held.request, unit=held.unit)
+            self._shares.pop(held.request.share, None)
+            actions.append(self._ended(held, now, how))
+        host.tickets.clear()
         return actions
 
-    def _shrink(self, now: float, ttl: float) -> list[Action]:
-        actions: list[Action] = []
-        for host in list(self._hosts.values()):
-            rested = host.ready and host.idle_since is not None and not host.busy and now - host.idle_since >= ttl
-            if rested and self._size() - len(host.slots) >= self.limits.min_size:
-                self._retire(host)
-                actions += self._stop_if_done(host)
-        return actions
+    def _after_failure(self, gives_up: bool, now: float) -> list[Action]:
+        # As long as some host works, those who wait will have their turn.
+        if gives_up and not self._fleet.live_size:
+            reason = self._keeper.breaker.reason
+            return self._refuse_all("start_failed", self._cannot_start(reason))
+        return self.serve(now)
 
-    # Small steps
+    def _refuse_all(self, error: Refusal, message: str) -> list[Action]:
+        tickets = [waiter.request.ticket for waiter in self._queue.ordered()]
+        return [action for ticket in tickets for action in self.refuse(ticket, error, message)]
 
-    def _reset(self, host: Host, index: int, now: float) -> ResetSlot:
-        slot = host.slots[index]
-        used_up = self.limits.max_uses is not None and slot.uses >= self.limits.max_uses
-        too_old = self.limits.max_age is not None and now - slot.born > self.limits.max_age
-        slot.state = SlotState.RESETTING
-        slot.renewing = used_up or too_old
-        return ResetSlot(self.key, host.id, index, slot.epoch, slot.renewing)
+    def _oldest_wait(self, now: float) -> float:
+        head = self._queue.first()
+        return 0.0 if head is None else now - head.since
 
-    def _free(self, host: Host, index: int, now: float) -> None:
-        host.slots[index].state = SlotState.IDLE
-        host.free.append(index)
-        if not host.retiring:
-            self._open[host.id] = host
-        if not host.busy:
-            host.idle_since = now
+    def _ended(self, held: _Held, now: float, how: Ending) -> LeaseEnded:
+        return LeaseEnded(held.lease, held.request.holder, held.waited, now - held.since, how)
 
-    def _retire(self, host: Host) -> None:
-        host.retiring = True
-        self._open.pop(host.id, None)
-
-    def _forget(self, host: Host) -> None:
-        del self._hosts[host.id]
-        self._open.pop(host.id, None)
-        for ticket in [lease.ticket for lease in self._leases.values() if lease.host == host.id]:
-            del self._leases[ticket]
-            del self._granted_at[ticket]
-
-    def _live(self) -> Iterator[Host]:
-        return (host for host in self._hosts.values() if not host.retiring)
-
-    def _size(self) -> int:
-        return sum(len(host.slots) for host in self._live())
-
-    def _start_failed(self, request: Request, reason: str) -> Reject:
-        message = f"resource {self.limits.name!r} can't be started: {reason}"
+    def _start_failed(self, request: Request) -> Reject:
+        message = self._cannot_start(self._keeper.breaker.reason)
         return Reject(request.ticket, request.client, "start_failed", message)
 
-    def _saturated(self, request: Request) -> Reject:
-        waiting = len(self._queue)
-        estimate = self._estimate(waiting)
-        message = f"the queue of pool {self.limits.name!r} is full ({waiting} wait, {self._size()} slots): try later"
-        return Reject(request.ticket, request.client, "saturated", message, waiting, estimate)
+    def _cannot_start(self, reason: str) -> str:
+        return f"resource {self._keeper.limits.name!r} can't be started: {reason}"
 
-    def _estimate(self, waiting: int) -> float | None:
-        """Seconds until the queue has moved by one, from recent holding times; None when nothing is known."""
-        size = self._size()
-        if not self._recent_holds or size == 0:
-            return None
-        return math.fsum(self._recent_holds) / len(self._recent_holds) / size
+    def _saturated(self, request: Request) -> Reject:
+        waiting, size = len(self._queue), self._fleet.size
+        name = self._keeper.limits.name
+        message = f"the queue of pool {name!r} is full ({waiting} wait, {size} slots): try later"
+        # The queue moves by one whenever one of the leases ends.
+        hold = self._history.hold.value
+        estimate = hold / size if hold is not None and size else None
+        return Reject(request.ticket, request.client, "saturated", message, waiting, estimate)

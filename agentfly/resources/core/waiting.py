@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -59,13 +59,12 @@ class WaitQueue:
         """Leave the queue; None when it wasn't in it."""
         return self._waiters.pop(ticket, None)
 
-    def move(self, ticket: str, lane: Hashable) -> None:
-        """Change the lane, keep the turn."""
+    def relane(self, ticket: str, lane_of: Callable[[Request], Hashable]) -> None:
+        """The lane may have changed; the turn stays."""
         waiter = self._waiters.get(ticket)
-        if waiter is None or waiter.lane == lane:
-            return
-        waiter.lane = lane
-        heapq.heappush(self._lanes.setdefault(lane, []), (waiter.turn, ticket))
+        if waiter is not None and (lane := lane_of(waiter.request)) != waiter.lane:
+            waiter.lane = lane
+            heapq.heappush(self._lanes.setdefault(lane, []), (waiter.turn, ticket))
 
     def heads(self) -> list[Waiter]:
         """The first of every lane, by turn."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -12,7 +13,15 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """The user ended the run; everything was cleaned up."""
+    """The user ended the run; everything was cleaned up.
+
+    Attributes:
+        exit_code: as shells have it for the signal: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = _exit_code(number)
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
@@ -25,22 +34,26 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
     async def main() -> T:
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
-        signals = 0
+        received: list[int] = []
 
-        def on_signal() -> None:
-            nonlocal signals
-            signals += 1
-            if signals > 1:
-                os._exit(130)
+        def on_signal(number: int) -> None:
+            received.append(number)
+            if len(received) > 1:
+                os._exit(_exit_code(number))
+            print("agentfly: stopping; once more to leave at once", file=sys.stderr, flush=True)  # noqa: T201
             task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, on_signal)
+            loop.add_signal_handler(number, on_signal, number)
         try:
             return await task
         except asyncio.CancelledError:
-            if signals:
-                raise Interrupted from None
+            if received:
+                raise Interrupted(received[0]) from None
             raise
 
     return asyncio.run(main())
+
+
+def _exit_code(number: int) -> int:
+    return 128 + number

@@ -19,7 +19,7 @@ def run_train(path: Path, overrides: Sequence[str], *, resume: bool) -> None:
     console = Console()
     try:
         result = run_interruptible(atrain(job, resume=resume))
-    except Interrupted:
+    except Interrupted as stop:
         console.print(f"stopped; go on with --resume (checkpoints in {job.output})", soft_wrap=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(stop.exit_code) from None
     console.print(f"done after {result.steps} steps; checkpoint in {result.checkpoint}", soft_wrap=True)

@@ -9,7 +9,7 @@ SEED ?= 0
 .PHONY: demo test test-all lint bench clean
 
 demo: $(STAMP)
-	$(BIN)/python -m agentfly.envs.file_math.demo --output $(OUTPUT) --seed $(SEED)
+	$(BIN)/agentfly demo --output $(OUTPUT) --seed $(SEED)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow"

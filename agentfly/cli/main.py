@@ -1,4 +1,4 @@
-"""`agentfly`: train, rollout, doctor."""
+"""`agentfly`: train, rollout, demo, doctor."""
 
 from __future__ import annotations
 
@@ -46,6 +46,18 @@ def rollout(
     from agentfly.cli.rollout import run_rollout
 
     run_rollout(job, overrides or [], samples=samples, limit=limit)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="Folder for what the demo leaves.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
+) -> None:
+    """Train a tiny model on tools in a sandbox, from nothing, in a few minutes."""
+    from agentfly.cli.demo.command import run_demo
+
+    run_demo(output, seed=seed, steps=steps)
 
 
 @app.command()

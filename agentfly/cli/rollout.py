@@ -14,25 +14,33 @@ from rich.table import Table
 
 from agentfly.agent import Agent
 from agentfly.cli.interrupt import Interrupted, run_interruptible
+from agentfly.errors import AgentFlyError
 from agentfly.models.spec import ModelSpec
+from agentfly.rollout.opener import load_format
 from agentfly.rollout.request import GroupRequest, RolloutOptions
 from agentfly.rollout.runner import RolloutRunner
 from agentfly.rollout.session import resource_session
 from agentfly.rollout.storage import TrajectoryWriter
 from agentfly.rollout.trajectory import Trajectory, mean_metrics
 from agentfly.training.loading import load_job
-from agentfly.training.run import load_parts
+from agentfly.training.run import load_parts, make_output
 
 
 def run_rollout(path: Path, overrides: Sequence[str], *, samples: int, limit: int | None) -> None:
-    """Run the job's agent, write trajectories, print a summary."""
+    """Run the job's agent, write trajectories, print a summary.
+
+    Raises:
+        ConfigError: something of the job is wrong; nothing has been started.
+        AgentFlyError: more rollouts failed than the job allows.
+    """
     job = load_job(path, overrides)
     agent, tasks, eval_tasks = load_parts(job)
     model = job.model.spec()
     chosen = (eval_tasks or tasks)[:limit]
     console = Console()
     place = job.output / "rollouts.jsonl"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    load_format(model)
+    make_output(job.output)
 
     async def run() -> list[Trajectory]:
         requests = [GroupRequest(f"{index}-{task.id}", task, samples, job.seed) for index, task in enumerate(chosen)]
@@ -40,11 +48,15 @@ def run_rollout(path: Path, overrides: Sequence[str], *, samples: int, limit: in
 
     try:
         trajectories = run_interruptible(run())
-    except Interrupted:
+    except Interrupted as stop:
         console.print(f"stopped; what had ended is in {place}", soft_wrap=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(stop.exit_code) from None
     console.print(summary(trajectories))
     console.print(f"trajectories in {place}", soft_wrap=True)
+    failed = sum(trajectory.error is not None for trajectory in trajectories)
+    allowed = job.rollout.max_failed_fraction
+    if failed > allowed * len(trajectories):
+        raise AgentFlyError(f"{failed} of {len(trajectories)} rollouts failed (allowed: {allowed:.0%})")
 
 
 async def _play(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import ray
+
+from agentfly.errors import ConfigError
 
 
 @contextmanager
@@ -16,12 +19,16 @@ def ray_cluster(address: str | None = None) -> Iterator[None]:
     A process that is connected to Ray already keeps its connection. Else the cluster at `address`, or at
     `RAY_ADDRESS` (which `ray job submit` sets), is joined. Without either a cluster is started here, never found
     by chance, and is gone after the block.
+
+    Raises:
+        ConfigError: nothing answers at the address.
     """
     if ray.is_initialized():
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS")
     if address:
+        _check_answers(address)
         ray.init(address=address)
     else:
         # A private cluster on loopback needs no token file in the user's home.
@@ -31,3 +38,14 @@ def ray_cluster(address: str | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ask at the port first: Ray itself takes minutes to find that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():  # "auto" and "local" are Ray's own words
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConfigError(f"RAY_ADDRESS: no Ray cluster answers at {address}: {error}") from None

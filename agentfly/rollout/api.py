@@ -9,6 +9,7 @@ from typing import Any
 from agentfly.agent import Agent
 from agentfly.context import Task
 from agentfly.models.spec import ModelSpec
+from agentfly.rollout.opener import load_format
 from agentfly.rollout.request import GroupRequest, RolloutOptions
 from agentfly.rollout.runner import RolloutRunner
 from agentfly.rollout.session import resource_session
@@ -43,11 +44,13 @@ async def arollout(
         Trajectories in the order of the tasks, the members of a group side by side.
 
     Raises:
-        ConfigError: the agent asks for a field that a task doesn't have; before anything is started.
+        ConfigError: the agent asks for a field that a task doesn't have, or the model has no chat format; before
+            anything is started.
     """
     rows = as_tasks(tasks)
     for row in rows:
         agent.check(row.fields)
+    load_format(model)
     requests = [GroupRequest(f"{index}-{row.id}", row, group_size, seed) for index, row in enumerate(rows)]
     order = {request.id: index for index, request in enumerate(requests)}
     async with (

@@ -12,6 +12,15 @@ from agentfly.rollout.chat_format import ChatFormat
 from agentfly.rollout.conversation import ChatConversation, Conversation, TokenConversation
 
 
+def load_format(model: ModelSpec) -> ChatFormat | None:
+    """The chat format of a model that speaks tokens; None for one that speaks messages.
+
+    Raises:
+        ConfigError: the model's folder or its tokenizer isn't there, or the format isn't known.
+    """
+    return None if model.speaks == "messages" else ChatFormat.load(model.path, family=model.family)
+
+
 class ConversationOpener:
     """One for each process: the tokenizer and the tool schemas are prepared once.
 
@@ -23,7 +32,7 @@ class ConversationOpener:
     def __init__(self, model: ModelSpec, tools: Sequence[Tool]) -> None:
         self._model = model
         self._schemas = [tool.spec for tool in tools]
-        self._format = None if model.speaks == "messages" else ChatFormat.load(model.path, family=model.family)
+        self._format = load_format(model)
 
     async def open(self, ctx: Context, messages: Sequence[Message]) -> Conversation:
         """A conversation on an engine that is leased to the rollout.

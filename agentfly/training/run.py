@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from tempfile import TemporaryFile
 
 from agentfly.agent import Agent
 from agentfly.agent.loading import load_agent
@@ -44,6 +46,7 @@ async def atrain(job: TrainingJob, *, resume: bool = False, logger: MetricsLogge
     model = job.model.spec()
     if model.speaks != "tokens":
         raise ConfigError(f"model.engine: {job.model.engine} gives no token ids: it can be evaluated, not trained on")
+    make_output(job.output)
     with logger or make_logger(job.loggers, job.output, job.steps) as metrics:
         return await backend.train(PreparedJob(job, agent, tasks, eval_tasks, metrics), resume=resume)
 
@@ -51,6 +54,20 @@ async def atrain(job: TrainingJob, *, resume: bool = False, logger: MetricsLogge
 def train(job: TrainingJob, *, resume: bool = False) -> TrainingResult:
     """`atrain` for code that isn't asynchronous."""
     return asyncio.run(atrain(job, resume=resume))
+
+
+def make_output(folder: Path) -> None:
+    """Make the folder that a job writes to.
+
+    Raises:
+        ConfigError: it can't be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(f"output: can't write to {folder}: {error.strerror}") from None
 
 
 def _tasks(source: str | list[Task] | None, name: str, agent: Agent) -> list[Task]:

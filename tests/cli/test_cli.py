@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from rollout.tiny_tokenizer import build_folder
 
+from agentfly.cli.main import main
 from agentfly.rollout.storage import read_jsonl
 
 AGENT = '''
@@ -33,6 +35,14 @@ def exact(final_response: str, answer: str) -> float:
 
 
 agent = af.Agent(tools=[double], reward=exact, prompt="double {n}")
+
+
+@af.reward
+def broken(final_response: str) -> float:
+    raise RuntimeError("the judge is out")
+
+
+unjust = af.Agent(tools=[double], reward=broken, prompt="double {n}")
 pointless = af.Agent(tools=[double], prompt="double {n}")
 '''
 SCRIPT = """
@@ -52,6 +62,7 @@ model:
   options: {script: "played:play"}
 output: out
 """
+TRAINABLE = ["model.engine=transformers", "model.options={}"]
 
 
 @pytest.fixture
@@ -65,9 +76,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def agentfly(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def agentfly(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     # The driver's folder isn't on the workers' path, so the script's folder is put there.
-    env = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"}
+    env = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200", **environment}
     command = [sys.executable, "-m", "agentfly.cli.main", *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240, check=False)
 
@@ -92,16 +103,49 @@ def test_rollout_writes_trajectories_and_sums_up(folder: Path) -> None:
         (["train", "job.yaml", "backend=magic"], "backend: 'magic' is not installed; there is:"),
         (["train", "job.yaml", "model.engine=magic"], "magic"),
         (["train", "job.yaml", "model.engine=openai", "model.options={}"], "openai"),
+        (["train", "job.yaml", *TRAINABLE, "output=tasks.jsonl/x"], "output: can't write to "),
+        (["train", "job.yaml", *TRAINABLE, "rollout.top_p=0.9"], "rollout.top_p: it must be 1.0"),
+        (["train", "job.yaml", *TRAINABLE, "model.path=nowhere"], "model.path: no folder "),
         (["rollout", "job.yaml", "model.engine=magic"], "magic"),
+        (["rollout", "job.yaml", "model.path=nowhere"], "no model folder at "),
+        (["rollout", "job.yaml", "output=tasks.jsonl/x"], "output: can't write to "),
     ],
 )
-def test_what_is_wrong_is_one_line_before_anything_starts(folder: Path, arguments: list[str], told: str) -> None:
-    done = agentfly(folder, *arguments)
-    assert done.returncode == 2, done.stderr
-    assert told in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "Traceback" not in done.stderr
+def test_what_is_wrong_is_one_line_before_anything_starts(
+    folder: Path,
+    arguments: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["agentfly", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2, said.err
+    assert told in said.err
+    assert len(said.err.splitlines()) == 1
+    assert said.out == ""
     assert not (folder / "out").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_told_at_once(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and doesn't listen
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = agentfly(folder, "rollout", "job.yaml", RAY_ADDRESS=address)
+    assert done.returncode == 2
+    assert f"RAY_ADDRESS: no Ray cluster answers at {address}" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_evaluation_whose_rollouts_fail_fails(folder: Path) -> None:
+    done = agentfly(folder, "rollout", "job.yaml", "agent=agent.py:unjust")
+    assert done.returncode == 1
+    assert "agentfly: 6 of 6 rollouts failed (allowed: 10%)" in done.stderr
+    assert "the judge is out" in done.stdout
+    assert len(list(read_jsonl(folder / "out" / "rollouts.jsonl"))) == 6
 
 
 def test_a_row_without_a_field_that_the_reward_asks_for(folder: Path) -> None:

@@ -53,4 +53,4 @@ def exact(final_response: str, answer: str) -> float:
     return float(final_response.strip() == answer)
 
 
-agent = Agent(tools=[read_file, python], reward=exact, max_turns=4, max_tokens=48)
+agent = Agent(tools=[read_file, python], reward=exact, max_turns=3, max_tokens=48)

@@ -1,8 +1,8 @@
 """Made conversations to warm a model up on: they show how tools are called, and seldom how to succeed.
 
 Each decision is right in about half of the traces, so that a policy that imitates them solves one task in
-six or seven. What is left to reinforcement learning is which habits pay: to read before computing, to compute
-what was read, to answer with what came out, and to copy without slips.
+seven. What is left to reinforcement learning is which habits pay: to read before computing, to compute
+what was read, to answer with what came out, not to dither, and to copy without slips.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from agentfly.context.task import Task
 from agentfly.models.engine import Message
 
 # What is done first; after reading; and with a value at hand: weights of the choices.
-_FIRST = {"read": 45, "read wrong file": 5, "read malformed": 5, "wrong tool": 15, "compute made-up": 5, "guess": 25}
-_AFTER_READING = {"compute": 60, "compute with a slip": 5, "compute malformed": 5, "read again": 10, "guess": 20}
-_WITH_VALUE = {"answer": 60, "answer with a slip": 5, "compute it again": 10, "guess": 25}
+_FIRST = {"read": 52, "read wrong file": 4, "read malformed": 4, "wrong tool": 12, "compute made-up": 14, "guess": 14}
+_AFTER_READING = {"compute": 50, "compute with a slip": 4, "compute malformed": 4, "read again": 30, "guess": 12}
+_WITH_VALUE = {"answer": 55, "answer with a slip": 4, "compute it again": 33, "guess": 8}
 
 
 def made_trace(task: Task, rng: random.Random) -> list[Message]:
@@ -67,6 +67,7 @@ class _Trace:
             self._malformed("python", "code", self._expression)
         elif choice == "read again":
             self._read(self._file, self._expression)
+            return self._compute(self._expression)
         return None
 
     def answer(self, value: str) -> str | None:
@@ -76,7 +77,6 @@ class _Trace:
             return None
         if choice == "compute it again":
             self._call("python", "code", value, value)
-            return None
         self.say(self._slip(value) if choice == "answer with a slip" else value)
         return value
 

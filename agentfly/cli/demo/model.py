@@ -21,8 +21,8 @@ WARM_UP = WarmUpOptions(
     batch_size=32,
     optimizer=OptimizerOptions(lr=3e-3, schedule="linear", warmup_steps=20, final_fraction=0.0),
 )
-_TRACES = 4096
-_TRACES_FOR_THE_TOKENIZER = 1500
+_TRACES = 3000
+_TRACES_FOR_THE_TOKENIZER = 600
 
 
 def make_model(folder: Path, agent: Agent, seed: int, *, on_step: Callable[[int, float], None]) -> None:

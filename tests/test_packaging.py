@@ -24,7 +24,8 @@ def test_setup_cfg_names_every_package() -> None:
 
 
 def test_importing_agentfly_loads_nothing_heavy() -> None:
-    code = "import agentfly, sys; print([m for m in ('torch', 'transformers', 'pyarrow', 'renderers') if m in sys.modules])"
+    heavy = "torch", "transformers", "pyarrow", "renderers"
+    code = f"import agentfly, sys; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

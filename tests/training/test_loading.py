@@ -96,7 +96,6 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_rubbish_is_a_config_error_or_a_job(text: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        # A lone surrogate can't be written to a file in the first place.
-        with suppress(ConfigError, UnicodeEncodeError):
-            assert isinstance(load_job(write(Path(folder), text)), TrainingJob)
+    # A lone surrogate can't be written to a file in the first place.
+    with tempfile.TemporaryDirectory() as folder, suppress(ConfigError, UnicodeEncodeError):
+        assert isinstance(load_job(write(Path(folder), text)), TrainingJob)

@@ -59,5 +59,9 @@ class ResourceDied(ResourceError):
     """The host of a leased resource died, or the resource was declared dead, in the middle of a lease."""
 
 
+class Deadlock(ResourceError):
+    """Rollouts wait for each other in a circle, and this one was chosen to give up what it holds and start over."""
+
+
 class StaleLease(ResourceError):
     """A call came with a lease that has ended; the resource may belong to somebody else by now."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
+from uuid import uuid4
 
+from agentfly.context.leases import LeaseBook
 from agentfly.context.task import Task
+from agentfly.context.waits import Waits
 from agentfly.errors import ResourceError
 from agentfly.resources import Fault, Lease, ResourceClient, ResourceSpec
 
 R = TypeVar("R")
-Scope = Literal["rollout", "global"]
+Scope = Literal["call", "rollout", "group", "global"]
+
+_call: ContextVar[LeaseBook | None] = ContextVar("agentfly_call", default=None)
 
 
 class Context:
@@ -26,6 +31,13 @@ class Context:
         rng: seeded by the rollout: the same rollout draws the same numbers.
         metrics: what was logged.
         faults: the engine's ledger; nobody else writes it.
+
+    Args:
+        client: this process's way to the pools; without one nothing can be acquired.
+        priority: of its requests, lower first: the rollout's age.
+        claims: all specs that the rollout may hold at the same time, as its agent's tools name them; they let the
+            engine keep rollouts out of deadlocks.
+        shared: the leases of scope `global`, one book for the process; the rollout's own when None.
     """
 
     def __init__(
@@ -37,7 +49,8 @@ class Context:
         seed: int = 0,
         client: ResourceClient | None = None,
         priority: float = 0.0,
-        shared: GlobalLeases | None = None,
+        claims: Sequence[ResourceSpec[Any]] = (),
+        shared: LeaseBook | None = None,
     ) -> None:
         self.rollout_id = rollout_id
         self.group_id = group_id
@@ -48,9 +61,15 @@ class Context:
         self.faults: list[Fault] = []
         self._client = client
         self._priority = priority
-        self._shared = shared
+        self._claims = claims
+        # Attempts at one rollout follow each other so closely that their leases may overlap.
+        self._holder = f"{rollout_id}:{uuid4().hex[:8]}"
         self._leases = LeaseBook()
-        self._waits = _Waits()
+        self._group_leases = LeaseBook()
+        self._global = shared if shared is not None else LeaseBook()
+        self._owns_global = shared is None
+        self._views: dict[Lease[Any], Any] = {}
+        self._waits = Waits()
 
     @property
     def waited(self) -> float:
@@ -69,104 +88,74 @@ class Context:
 
         Args:
             spec: what is wanted.
-            setup: keyword arguments of the resource's `setup`; used by the first call of the scope only.
-            scope: `rollout`: given back when the rollout ends. `global`: one for the whole worker process,
-                given back when it ends.
-            timeout: seconds to queue at most.
+            setup: keyword arguments of the resource's `setup`; used by the first who asks in the scope.
+            scope: until when. `call`: the end of this tool call. `rollout`: the end of the rollout. `group`: shared
+                by the rollouts of the group, until the last that uses it has ended. `global`: shared by all
+                rollouts of the job, until it ends.
+            timeout: seconds to queue at most; the spec's own limit when None.
 
         Raises:
-            ResourceError: it can't be had (`PoolSaturated`, `AcquireTimeout`, `StartFailed`).
+            ResourceError: it can't be had (`PoolSaturated`, `AcquireTimeout`, `StartFailed`, `Deadlock`).
             Exception: what `setup` raised.
         """
         client = self._client
         if client is None:
             raise ResourceError(f"{spec.name!r} can't be acquired: this context has no resource engine behind it")
+        book = self._book(spec, scope)
+        # What all share goes on after this rollout, so it isn't counted among what the rollout holds.
+        owned = scope != "global"
 
-        async def lease() -> Lease[R]:
-            with self._waits:
-                return await client.acquire(
-                    spec, priority=self._priority, setup=setup, timeout=timeout, faults=self.faults.append
-                )
+        async def acquire() -> Lease[R]:
+            return await client.acquire(
+                spec,
+                priority=self._priority,
+                holder=self._holder if owned else "",
+                claims=self._claims if owned else (),
+                share={"group": f"group {self.group_id}", "global": "global"}.get(scope, ""),
+                setup=setup,
+                timeout=timeout,
+                faults=self.faults.append,
+            )
 
-        book = self._leases
-        if scope == "global":
-            if self._shared is None:
-                raise ResourceError(f"{spec.name!r} can't be acquired for the scope 'global': there is none here")
-            book = self._shared
-        return await book.get(spec, lease)
+        with self._waits:
+            lease = await book.get(spec, acquire)
+        view: R | None = self._views.get(lease)
+        if view is None:
+            view = self._views[lease] = lease.seen_by(self.faults.append)
+        return view
+
+    @contextmanager
+    def call_scope(self) -> Iterator[None]:
+        """One tool call: what is acquired in the block for the scope `call` is given back at its end."""
+        book = LeaseBook()
+        token = _call.set(book)
+        try:
+            yield
+        finally:
+            _call.reset(token)
+            book.close()
 
     def log(self, **metrics: float) -> None:
         """Record numbers; of the same name the last one counts."""
         self.metrics.update({name: float(value) for name, value in metrics.items()})
 
     async def close(self) -> None:
-        """Give everything of the rollout's scope back. May be called again."""
+        """Give everything of the rollout's and the group's scope back. May be called again."""
         self._leases.close()
+        self._group_leases.close()
+        if self._owns_global:
+            self._global.close()
+        self._views.clear()
 
-
-class LeaseBook:
-    """The leases of one scope, one for each spec; parallel requests for a spec share one."""
-
-    def __init__(self) -> None:
-        self._leases: dict[ResourceSpec[Any], asyncio.Task[Lease[Any]]] = {}
-        self._closed = False
-
-    async def get(self, spec: ResourceSpec[R], lease: Callable[[], Any]) -> R:
-        """The scope's resource of this spec; leased by the first who asks."""
-        if self._closed:
-            raise ResourceError(f"{spec.name!r} can't be acquired: its scope has ended")
-        task: asyncio.Task[Lease[R]] | None = self._leases.get(spec)
-        if task is None:
-            task = asyncio.ensure_future(lease())
-            self._leases[spec] = task
-        try:
-            # One who is cancelled must not take the lease from the others who wait for it.
-            leased: Lease[R] = await asyncio.shield(task)
-            return leased.resource
-        except BaseException:
-            if task.done() and self._leases.get(spec) is task:
-                del self._leases[spec]  # the next may have more luck
-            raise
-
-    def close(self) -> None:
-        """Release all; whoever still waits is cancelled."""
-        self._closed = True
-        for task in self._leases.values():
-            if task.done():
-                _release(task)
-            else:
-                task.add_done_callback(_release)
-                task.cancel()
-        self._leases.clear()
-
-
-GlobalLeases = LeaseBook
-"""The book that all rollouts of a process share."""
-
-
-def _release(task: asyncio.Task[Lease[Any]]) -> None:
-    if not task.cancelled() and task.exception() is None:
-        task.result().release()
-
-
-class _Waits:
-    """Seconds in which at least one wait was in progress."""
-
-    def __init__(self) -> None:
-        self._running = 0
-        self._since = 0.0
-        self._sum = 0.0
-
-    @property
-    def total(self) -> float:
-        return self._sum + (time.monotonic() - self._since if self._running else 0.0)
-
-    def __enter__(self) -> None:
-        if self._running == 0:
-            self._since = time.monotonic()
-        self._running += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._running -= 1
-        if self._running == 0:
-            self._sum += time.monotonic() - self._since
+    def _book(self, spec: ResourceSpec[Any], scope: Scope) -> LeaseBook:
+        match scope:
+            case "rollout":
+                return self._leases
+            case "group":
+                return self._group_leases
+            case "global":
+                return self._global
+        book = _call.get()
+        if book is None:
+            raise ResourceError(f"{spec.name!r} can't be acquired for the scope 'call' outside of a tool call")
+        return book

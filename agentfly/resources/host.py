@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import logging
+import os
 import traceback
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import ray
 import ray.cloudpickle
 
 from agentfly.errors import ResourceError, StaleLease
+from agentfly.resources.card import SpecCard
+from agentfly.resources.place import Place, invoke
 from agentfly.resources.resource import Resource
-from agentfly.resources.spec import ResourceSpec
 
 _log = logging.getLogger(__name__)
-_CANCEL_GRACE = 5.0
 
 
 @dataclass(frozen=True)
@@ -31,59 +30,69 @@ class Raised:
     remote_traceback: str
 
 
-@dataclass
-class _HostSlot:
-    resource: Resource
-    epoch: int = 1
-    calls: set[asyncio.Task[Any]] = field(default_factory=set)
+@dataclass(frozen=True)
+class HostReport:
+    """What a host tells a manager that didn't start it.
+
+    Attributes:
+        epochs: of its slots, as far as their lessees' calls have told; empty before it has started.
+        clients: that have been granted leases in it.
+    """
+
+    spec: SpecCard
+    epochs: list[int]
+    clients: set[str]
 
 
 class ResourceHost:
     """Runs the resources of one host process.
 
     Args:
-        spec: of the pool.
+        card: of the pool's spec.
         slots: how many slots; of a shared resource these are permits on the one there is.
         manager: the host ends itself when the manager is gone for good; None is for tests without one.
     """
 
-    def __init__(self, spec: ResourceSpec[Any], slots: int, manager: Any | None = None) -> None:
-        self._spec = spec
+    def __init__(self, card: SpecCard, slots: int, manager: Any | None = None) -> None:
+        self._card = card
         self._manager = manager
-        self._threads = ThreadPoolExecutor(max_workers=max(4, slots), thread_name_prefix=spec.name)
-        self._slots: list[_HostSlot] = []
+        self._threads = ThreadPoolExecutor(max_workers=max(4, slots), thread_name_prefix=card.name)
+        self._places: list[Place] = []
         self._count = slots
+        self._clients: set[str] = set()
+        self._made: list[Resource] = []  # all that may have to be stopped
+        self._starting: list[asyncio.Task[None]] = []
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Construct and start every resource; on an error those that had started are stopped again."""
-        made = [self._make() for _ in range(1 if self._spec.shared else self._count)]
-        starts = [asyncio.wait_for(resource.start(), self._spec.start_timeout) for resource in made]
-        outcomes = await asyncio.gather(*starts, return_exceptions=True)
-        failure = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
-        if failure is not None:
-            await asyncio.gather(*(self._stop_quietly(resource) for resource in made))
-            raise ResourceError(_reason(failure, "start", self._spec.start_timeout)) from failure
-        self._slots = [_HostSlot(made[0] if self._spec.shared else made[index]) for index in range(self._count)]
-        if self._manager is not None:
+        """Construct and start every resource; on an error all are stopped again."""
+        if self._manager is not None and self._watch is None:
             self._watch = asyncio.create_task(self._end_with_the_manager(self._manager))
+        try:
+            self._spec = self._card.unpack()
+            made = [self._make() for _ in range(1 if self._spec.shared else self._count)]
+            starts = (asyncio.wait_for(resource.start(), self._spec.start_timeout) for resource in made)
+            self._starting = [asyncio.create_task(start) for start in starts]
+            outcomes = await asyncio.gather(*self._starting, return_exceptions=True)
+            failure = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+        except Exception as error:
+            failure = error
+        if failure is not None:
+            await self._stop_all()
+            raise ResourceError(self._reason(failure, "start")) from failure
+        resources = made * self._count if self._spec.shared else made
+        self._places = [Place(self._card.name, resource, self._threads) for resource in resources]
 
     async def call(
         self, slot: int, epoch: int, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any | Raised:
         """Run one method of a leased resource; its exception comes back as `Raised`."""
         try:
-            place = self._enter(slot, epoch)
-            task = asyncio.ensure_future(self._invoke(place.resource, method, args, kwargs))
-            place.calls.add(task)
-            task.add_done_callback(place.calls.discard)
-            try:
-                return await task
-            except asyncio.CancelledError:
-                if task.cancelled() and place.epoch != epoch:
-                    raise StaleLease(f"the lease of {self._spec.name!r} ended during {method}()") from None
-                task.cancel()
-                raise
+            place = self._place(slot)
+            if method != "setup":
+                return await place.call(epoch, method, args, kwargs)
+            await place.setup(epoch, kwargs)
+            return None
         except Exception as error:
             return raised(error)
 
@@ -92,10 +101,7 @@ class ResourceHost:
     ) -> AsyncIterator[Any | Raised]:
         """Run an asynchronous generator of a leased resource; its exception comes as the last item."""
         try:
-            place = self._enter(slot, epoch)
-            async for item in getattr(place.resource, method)(*args, **kwargs):
-                if place.epoch != epoch:
-                    raise StaleLease(f"the lease of {self._spec.name!r} ended during {method}()")
+            async for item in self._place(slot).stream(epoch, method, args, kwargs):
                 yield item
         except Exception as error:
             yield raised(error)
@@ -106,69 +112,97 @@ class ResourceHost:
         Raises:
             Exception: the first that a resource raised.
         """
-        resources = {id(place.resource): place.resource for place in self._slots}
-        return list(
-            await asyncio.gather(*(self._invoke(resource, method, args, {}) for resource in resources.values()))
-        )
+        calls = (invoke(resource, method, args, {}, self._threads) for resource in self._resources())
+        return list(await asyncio.gather(*calls))
 
     async def reset(self, slot: int, epoch: int, renew: bool) -> str | None:
         """End the old lease's calls and make the slot clean, or replace its resource; None, or what failed."""
-        place = self._slots[slot]
-        place.epoch = epoch
-        await _end(place.calls)
         try:
-            if renew:
-                await self._renew(place)
-                return None
-            await asyncio.wait_for(place.resource.reset(), self._spec.reset_timeout)
-            healthy = await asyncio.wait_for(place.resource.healthy(), self._spec.reset_timeout)
-            return None if healthy else "it says that it is not healthy"
+            place = self._place(slot)
+            await place.clean(epoch, lambda: self._renew(place) if renew else self._reset(place.resource))
         except Exception as error:
-            return _reason(error, "reset", self._spec.reset_timeout)
+            return self._reason(error, "start" if renew else "reset")
+        return None
+
+    async def check(self, slots: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Ask the resources of these slots, by index and epoch, how they are; returns those that aren't well."""
+        answers = await asyncio.gather(*(self._is_well(self._places[slot].resource) for slot, _ in slots))
+        return [place for place, well in zip(slots, answers, strict=True) if not well]
+
+    async def expect(self, client: str) -> None:
+        """A client is granted leases here from now on: for a manager that has to ask who there is."""
+        self._clients.add(client)
+
+    async def report(self) -> HostReport:
+        """What a new manager must know."""
+        return HostReport(self._card, [place.epoch for place in self._places], self._clients)
 
     async def stop(self) -> None:
         """Stop every resource; a failing one doesn't keep the others."""
         if self._watch is not None:
             self._watch.cancel()
-        for place in self._slots:
-            await _end(place.calls)
-        resources = {id(place.resource): place.resource for place in self._slots}
-        self._slots = []
-        await asyncio.gather(*(self._stop_quietly(resource) for resource in resources.values()))
+        for start in self._starting:
+            start.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        await asyncio.gather(*(place.end_calls() for place in self._places))
+        self._places = []
+        await self._stop_all()
+
+    async def ping(self) -> None:
+        """Answers when the host has been placed, and as long as its event loop turns."""
 
     async def alive(self) -> None:
         """Never returns: whoever waits here learns of the host's death at once."""
         await asyncio.Event().wait()
 
+    # Resources
+
     def _make(self) -> Resource:
         made: Resource = self._spec.resource(**self._spec.args)
+        self._made.append(made)
         return made
 
-    async def _renew(self, place: _HostSlot) -> None:
-        await self._stop_quietly(place.resource)
+    def _resources(self) -> list[Resource]:
+        return list({id(place.resource): place.resource for place in self._places}.values())
+
+    async def _reset(self, resource: Resource) -> None:
+        await asyncio.wait_for(resource.reset(), self._spec.reset_timeout)
+        if not await asyncio.wait_for(resource.healthy(), self._spec.reset_timeout):
+            raise ResourceError("it says that it isn't healthy")
+
+    async def _renew(self, place: Place) -> None:
+        if place.resource in self._made:
+            self._made.remove(place.resource)
+            await self._stop_quietly(place.resource)
         place.resource = self._make()
         await asyncio.wait_for(place.resource.start(), self._spec.start_timeout)
 
-    def _enter(self, slot: int, epoch: int) -> _HostSlot:
-        place = self._slots[slot] if slot < len(self._slots) else None
-        if place is None or epoch < place.epoch:
-            raise StaleLease(f"the lease of {self._spec.name!r} has ended: acquire it again")
-        # A shared resource is not reset between leases, so the first call of a new lease brings the news.
-        place.epoch = epoch
-        return place
+    async def _is_well(self, resource: Resource) -> bool:
+        try:
+            return await asyncio.wait_for(resource.healthy(), self._spec.reset_timeout)
+        except Exception:
+            return False
 
-    async def _invoke(self, resource: Resource, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        function: Callable[..., Any] = getattr(resource, method)
-        if inspect.iscoroutinefunction(function):
-            return await function(*args, **kwargs)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, functools.partial(function, *args, **kwargs))
+    async def _stop_all(self) -> None:
+        made, self._made = self._made, []
+        await asyncio.gather(*(self._stop_quietly(resource) for resource in made))
 
     async def _stop_quietly(self, resource: Resource) -> None:
         try:
             await asyncio.wait_for(resource.stop(), self._spec.reset_timeout)
         except Exception as error:
-            _log.warning("%s: %s", self._spec.name, _reason(error, "stop", self._spec.reset_timeout))
+            _log.warning("%s: %s", self._card.name, self._reason(error, "stop"))
+
+    def _place(self, slot: int) -> Place:
+        if slot >= len(self._places):
+            raise StaleLease(f"the host of {self._card.name!r} has stopped")
+        return self._places[slot]
+
+    def _reason(self, error: BaseException, what: str) -> str:
+        if isinstance(error, TimeoutError):
+            limit = self._spec.start_timeout if what == "start" else self._spec.reset_timeout
+            return f"{what} took longer than {limit:g} s"
+        return f"{what} raised {type(error).__name__}: {error}"
 
     async def _end_with_the_manager(self, manager: Any) -> None:
         """Hosts outlive a manager that is restarted, never one that is gone: then the job is over."""
@@ -181,7 +215,7 @@ class ResourceHost:
                 await asyncio.sleep(0.2)  # being restarted
         self._watch = None
         await self.stop()
-        ray.actor.exit_actor()
+        os._exit(0)  # nobody is left who could kill this actor
 
 
 def raised(error: Exception) -> Raised:
@@ -190,19 +224,5 @@ def raised(error: Exception) -> Raised:
     try:
         ray.cloudpickle.loads(ray.cloudpickle.dumps(error))
     except Exception:
-        error = ResourceError(f"{type(error).__name__}: {error}")
+        error = RuntimeError(f"{type(error).__name__}: {error}")
     return Raised(error, text)
-
-
-async def _end(calls: set[asyncio.Task[Any]]) -> None:
-    running = list(calls)
-    for task in running:
-        task.cancel()
-    if running:
-        await asyncio.wait(running, timeout=_CANCEL_GRACE)
-
-
-def _reason(error: BaseException, what: str, timeout: float) -> str:
-    if isinstance(error, TimeoutError):
-        return f"{what} took longer than {timeout:g} s"
-    return f"{what} raised {type(error).__name__}: {error}"

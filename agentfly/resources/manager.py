@@ -6,30 +6,34 @@ import asyncio
 import logging
 import time
 from typing import Any
+from uuid import uuid4
 
 import ray
 
 from agentfly.errors import ConfigError
+from agentfly.resources.card import SpecCard
 from agentfly.resources.core.scheduler import Scheduler
 from agentfly.resources.core.types import (
     Action,
+    CheckHost,
+    ClientGone,
     Grant,
-    PoolLimits,
+    LeaseEnded,
     PoolStats,
     Reject,
-    Request,
     ResetSlot,
     StartHost,
     StopHost,
 )
-from agentfly.resources.host import ResourceHost
-from agentfly.resources.messages import News, Update
-from agentfly.resources.spec import ResourceSpec
+from agentfly.resources.event_log import EventLog
+from agentfly.resources.fleet import NAMESPACE, HostFleet
+from agentfly.resources.mailbox import Mailbox
+from agentfly.resources.messages import News, Replay, Standing, Update
+from agentfly.resources.metrics import PoolMetrics
 
 _log = logging.getLogger(__name__)
 _TICK = 0.5
-_STOP_TIMEOUT = 10.0
-_NAMESPACE = "agentfly"
+_METRICS_EVERY = 4  # ticks
 
 ManagerHandle = Any
 """The actor handle of a `ResourceManager`."""
@@ -38,59 +42,85 @@ ManagerHandle = Any
 class ResourceManager:
     """One for each job. It decides nothing itself: that is the core's work.
 
+    It runs on one event loop with room for any number of calls at once, because clients and hosts wait in it: one
+    call each, never one a rollout. (Concurrency groups of an asynchronous actor are threads of their own.)
+
     Args:
-        job: names its hosts in Ray's dashboard.
+        job: begins its hosts' names; unique in the cluster.
         client_ttl: seconds of silence after which a client's leases come home.
+        event_log: file, on this actor's node, that gets a line for every lease; None writes none.
     """
 
-    def __init__(self, job: str, client_ttl: float) -> None:
-        self._job = job
-        self._core = Scheduler(client_ttl)
-        self._specs: dict[str, ResourceSpec[Any]] = {}
-        self._hosts: dict[str, Any] = {}
-        self._ready: dict[str, str] = {}  # host id -> pool key
-        self._replays: dict[str, dict[str, Any]] = {}  # pool key -> method -> reference of its arguments
-        self._answers: dict[str, list[Grant | Reject]] = {}
-        self._news: dict[str, asyncio.Event] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._ticking: asyncio.Task[None] | None = None
-        self._stopped = False
+    def __init__(self, job: str, client_ttl: float, event_log: str | None) -> None:
+        restarted = ray.get_runtime_context().was_current_actor_reconstructed
+        self._core = Scheduler(
+            client_ttl,
+            prefix=f"{uuid4().hex[:6]}-",
+            recovering=restarted,
+            epoch_floor=time.time_ns() // 1000 if restarted else 0,
+        )
+        self._client_ttl = client_ttl
+        self._specs: dict[str, SpecCard] = {}
+        self._fleet = HostFleet(job, _name(job), self._core, self._carry_out)
+        self._boxes: dict[str, Mailbox] = {}
+        self._log = EventLog(event_log)
+        self._metrics = PoolMetrics(job)
+        self._found = asyncio.Event()
+        self._awaited: set[str] | None = None
+        self._all_back = asyncio.Event()
+        self._life: asyncio.Task[None] | None = None
 
     # Clients
 
-    async def update(self, client: str, update: Update) -> None:
-        """Take in what a client has to say; answers come by `news`."""
+    async def rejoin(self, client: str, standing: Standing) -> News:
+        """A client says all it has and wants: the first thing it does, and whenever the two have lost touch."""
+        await self._begin()
         now = time.monotonic()
-        self._ensure_ticking()
-        self._core.seen(client, now)
-        for key, spec in update.specs.items():
-            self._add_pool(key, spec, now)
-        for pool, host in update.dead_hosts:
-            self._host_is_gone(pool, host)
+        if (old := self._boxes.get(client)) is not None:
+            old.close()
+        self._boxes[client] = box = Mailbox(self._fleet.handle)
+        for spec in standing.specs.values():
+            self._add_pool(spec, now)
+        for replay in standing.replays:
+            self._fleet.keep(replay)
+        actions, lost = self._core.rejoin(client, standing.held, standing.waiting, now)
+        self._carry_out(actions)
+        self._has_spoken(client)
+        news = box.collect()
+        return News(news.answers, news.hosts, lost)
+
+    async def update(self, client: str, update: Update) -> News:
+        """Take in what a client has to say; returns the answers that there are at once."""
+        box = self._boxes.get(client)
+        if box is None:
+            return News(unknown=True)
+        now = time.monotonic()
+        core = self._core
+        core.seen(client, now)
+        for spec in update.specs.values():
+            self._add_pool(spec, now)
+        for _, host in update.suspects:
+            self._fleet.suspect(host)
         for ticket in update.releases:
-            self._carry_out(self._core.release(client, ticket, now))
-        for ticket, key, priority in update.acquires:
-            self._carry_out(self._core.acquire(Request(ticket, client, key, priority), now))
+            self._carry_out(core.release(client, ticket, now))
+        for request in update.acquires:
+            self._carry_out(core.acquire(request, now))
+        return box.collect()
 
     async def news(self, client: str) -> News:
         """Wait until there is something for the client: one call that waits for each process, not one a rollout."""
-        event = self._news.setdefault(client, asyncio.Event())
-        await event.wait()
-        event.clear()
-        answers = self._answers.pop(client, [])
-        granted = {answer.lease.host for answer in answers if isinstance(answer, Grant)}
-        return News(answers, {host: self._hosts[host] for host in granted if host in self._hosts})
+        box = self._boxes.get(client)
+        return News(unknown=True) if box is None else await box.wait()
 
     async def seen(self, client: str) -> None:
         """A sign of life."""
-        self._core.seen(client, time.monotonic())
+        if client in self._boxes:
+            self._core.seen(client, time.monotonic())
 
     async def goodbye(self, client: str) -> None:
         """The client ends: all it holds comes home."""
         self._carry_out(self._core.client_gone(client, time.monotonic()))
-        self._answers.pop(client, None)
-        if (event := self._news.pop(client, None)) is not None:
-            event.set()
+        self._has_spoken(client)
 
     async def alive(self) -> None:
         """Never returns; hosts wait here to learn of the manager's end."""
@@ -98,29 +128,26 @@ class ResourceManager:
 
     # Pools
 
-    async def broadcast(
-        self, key: str, spec: ResourceSpec[Any], method: str, arguments: list[Any], replay: bool
-    ) -> list[Any]:
+    async def broadcast(self, spec: SpecCard, method: str, arguments: list[Any], replay: Replay | None) -> list[Any]:
         """Run a method on every resource of a pool.
 
         Args:
             arguments: one reference to the tuple of arguments (in a list, so that Ray doesn't fetch it here).
-            replay: hosts that start later run it too, before they serve.
+            replay: for hosts that start later, before they serve; None for a call that concerns only the present.
         """
-        self._ensure_ticking()
-        self._add_pool(key, spec, time.monotonic())
-        if replay:
-            self._replays.setdefault(key, {})[method] = arguments[0]
-        hosts = [self._hosts[host] for host, pool in self._ready.items() if pool == key]
-        results = await asyncio.gather(*(host.broadcast.remote(method, arguments[0]) for host in hosts))
-        return [result for host_results in results for result in host_results]
+        await self._begin()
+        self._add_pool(spec, time.monotonic())
+        if replay is not None:
+            self._fleet.keep(replay)
+        return await self._fleet.broadcast(spec.key, method, arguments[0])
 
     async def stats(self) -> list[PoolStats]:
         """Every pool at this moment."""
-        return list(self._core.stats())
+        return self._core.stats()
 
     async def resize(self, name: str, min_size: int, max_size: int) -> None:
-        """Change the bounds of the pools of a name.
+        """Change the bounds of the pools of a name. A maximum of 0 drains them: leases end in their time, no new
+        ones are granted, requests wait until the pool is resized again.
 
         Raises:
             ConfigError: there is no such pool, or the bounds are wrong.
@@ -129,165 +156,137 @@ class ResourceManager:
         if not keys:
             names = ", ".join(sorted({spec.name for spec in self._specs.values()})) or "none"
             raise ConfigError(f"there is no pool {name!r}; the pools are: {names}")
-        if not 0 <= min_size <= max_size or max_size < 1:
-            raise ConfigError(f"a pool needs 0 <= min <= max and max >= 1, got {min_size} and {max_size}")
+        if not 0 <= min_size <= max_size:
+            raise ConfigError(f"a pool needs 0 <= min <= max, got {min_size} and {max_size}")
         for key in keys:
             self._carry_out(self._core.resize(key, min_size, max_size, time.monotonic()))
 
     async def stop(self) -> None:
         """End every host, and return when they have ended."""
-        self._stopped = True
-        if self._ticking is not None:
-            self._ticking.cancel()
-        self._carry_out([action for action in self._core.stop(time.monotonic()) if isinstance(action, Reject)])
-        await asyncio.gather(*(self._stop_host(host) for host in list(self._hosts)))
+        await self._begin()  # a manager that was restarted has hosts to find first
+        if self._life is not None:
+            self._life.cancel()
+        self._carry_out([action for action in self._core.stop(time.monotonic()) if not isinstance(action, StopHost)])
+        await self._fleet.close()
+        self._log.close()
 
-    # Actions of the core
+    # Inside
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
                 case Grant(lease=lease):
-                    self._tell(lease.client, action)
+                    if (box := self._boxes.get(lease.client)) is not None:
+                        if lease.host not in box.hosts:
+                            self._fleet.expect(lease.host, lease.client)
+                        box.put(action)
                 case Reject(client=client):
-                    self._tell(client, action)
-                case StartHost():
-                    self._spawn(self._start_host(action))
+                    if (box := self._boxes.get(client)) is not None:
+                        box.put(action)
+                case LeaseEnded(lease=lease):
+                    self._log.lease_ended(self._specs[lease.pool].name, action)
                 case ResetSlot():
-                    self._spawn(self._reset_slot(action))
+                    self._fleet.reset(action)
+                case StartHost():
+                    self._fleet.start(action, self._specs[action.pool])
                 case StopHost():
-                    self._spawn(self._stop_host(action.host))
-                case _:
-                    pass
+                    self._fleet.stop(action.host)
+                case CheckHost():
+                    self._fleet.check(action)
+                case ClientGone(client=client):
+                    if (gone := self._boxes.pop(client, None)) is not None:
+                        gone.close()
 
-    def _tell(self, client: str, answer: Grant | Reject) -> None:
-        self._answers.setdefault(client, []).append(answer)
-        self._news.setdefault(client, asyncio.Event()).set()
+    def _add_pool(self, spec: SpecCard, now: float) -> None:
+        if spec.key not in self._specs:
+            self._specs[spec.key] = spec
+            self._carry_out(self._core.add_pool(spec.key, spec.limits, now))
 
-    async def _start_host(self, action: StartHost) -> None:
-        spec = self._specs[action.pool]
-        await asyncio.sleep(action.delay)
-        if self._stopped:
-            return
-        me = ray.get_runtime_context().current_actor
-        options = spec.host_options()
-        # Detached, so that a restarted manager finds them alive; they end themselves when the job is over.
-        name = f"{self._job}/{spec.name}/{action.host}"
-        options.update(name=name, namespace=_NAMESPACE, lifetime="detached", max_concurrency=100_000)
-        host = None
-        try:
-            host = ray.remote(ResourceHost).options(**options).remote(spec, action.slots, me)
-            self._hosts[action.host] = host
-            await host.start.remote()
-            await self._catch_up(action.pool, host)
-        except Exception as error:
-            if host is not None:
-                await self._stop_host(action.host)
-            reason = str(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else str(error)
-            self._carry_out(self._core.host_failed(action.pool, action.host, reason, time.monotonic()))
-            return
-        self._ready[action.host] = action.pool
-        self._carry_out(self._core.host_ready(action.pool, action.host, time.monotonic()))
-        self._spawn(self._watch_host(action.pool, action.host, host))
+    async def _begin(self) -> None:
+        """Start the actor's own work, which needs its event loop; after a restart, see what hosts there are."""
+        if self._life is None:
+            self._life = asyncio.create_task(self._live())
+        await self._found.wait()
 
-    async def _catch_up(self, pool: str, host: Any) -> None:
-        """Run what was broadcast for replay, until nothing newer has come meanwhile."""
-        done: dict[str, Any] = {}
-        while (latest := dict(self._replays.get(pool, {}))) != done:
-            for method, arguments in latest.items():
-                if done.get(method) is not arguments:
-                    await host.broadcast.remote(method, arguments)
-            done = latest
-
-    async def _watch_host(self, pool: str, host_id: str, host: Any) -> None:
-        try:
-            await host.alive.remote()
-        except ray.exceptions.RayError:
-            self._host_is_gone(pool, host_id)
-
-    def _host_is_gone(self, pool: str, host: str) -> None:
-        self._ready.pop(host, None)
-        if self._hosts.pop(host, None) is not None and not self._stopped:
-            _log.warning("a host of pool %s died", self._specs[pool].name)
-            self._carry_out(self._core.host_died(pool, host, time.monotonic()))
-
-    async def _reset_slot(self, action: ResetSlot) -> None:
-        host = self._hosts.get(action.host)
-        if host is None:
-            return
-        try:
-            failure = await host.reset.remote(action.slot, action.epoch, action.renew)
-        except ray.exceptions.RayError:
-            return  # the host died; its watch says so
-        if failure is not None:
-            _log.warning("pool %s: %s", self._specs[action.pool].name, failure)
-        now = time.monotonic()
-        actions = self._core.slot_reset(action.pool, action.host, action.slot, failure is None, failure or "", now)
-        self._carry_out(actions)
-
-    async def _stop_host(self, host_id: str) -> None:
-        """Let its resources end in order; then, or when that takes too long, kill it."""
-        self._ready.pop(host_id, None)
-        host = self._hosts.pop(host_id, None)
-        if host is None:
-            return
-        try:
-            await asyncio.wait_for(asyncio.ensure_future(host.stop.remote()), _STOP_TIMEOUT)
-        except (TimeoutError, ray.exceptions.RayError) as error:
-            _log.info("host %s did not stop in order: %s", host_id, type(error).__name__)
-        ray.kill(host)
-
-    # Housekeeping
-
-    def _add_pool(self, key: str, spec: ResourceSpec[Any], now: float) -> None:
-        if key in self._specs:
-            return
-        self._specs[key] = spec
-        limits = PoolLimits(
-            name=spec.name,
-            slots=spec.slots,
-            shared=spec.shared,
-            min_size=spec.min_size,
-            max_size=spec.max_size,
-            max_waiting=spec.max_waiting,
-            max_uses=spec.max_uses,
-            max_age=spec.max_age,
-            idle_ttl=spec.idle_ttl,
-            start_retries=spec.start_retries,
-        )
-        self._carry_out(self._core.add_pool(key, limits, now))
-
-    def _ensure_ticking(self) -> None:
-        if self._ticking is None:
-            self._ticking = asyncio.create_task(self._tick())
-
-    async def _tick(self) -> None:
-        while True:
+    async def _live(self) -> None:
+        if self._core.recovering:
+            await self._find_hosts()
+        self._found.set()
+        if self._core.recovering:
+            await self._await_clients()
+        for count in range(1 << 62):
             await asyncio.sleep(_TICK)
-            self._carry_out(self._core.tick(time.monotonic()))
+            try:
+                self._tick(publish=count % _METRICS_EVERY == 0)
+            except Exception:  # of one pool must not end the work for all
+                _log.exception("a tick failed")
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _tick(self, *, publish: bool) -> None:
+        self._carry_out(self._core.tick(time.monotonic()))
+        self._log.flush()
+        if publish:
+            self._metrics.publish(self._core.stats())
+
+    async def _find_hosts(self) -> None:
+        _log.warning("the manager has been restarted: asking hosts and clients what there is")
+        reports = await self._fleet.find()
+        now = time.monotonic()
+        self._awaited = set()
+        for host_id, report in reports:
+            self._awaited |= report.clients
+            self._add_pool(report.spec, now)
+            self._core.host_found(report.spec.key, host_id, report.epochs, now)
+            self._fleet.attend(host_id)
+        if not self._awaited:
+            self._all_back.set()
+
+    def _has_spoken(self, client: str) -> None:
+        if self._awaited is not None:
+            self._awaited.discard(client)
+            if not self._awaited:
+                self._all_back.set()
+
+    async def _await_clients(self) -> None:
+        """Until all who may hold leases have said so, or have been silent for as long as only the dead are."""
+        try:
+            await asyncio.wait_for(self._all_back.wait(), self._client_ttl)
+        except TimeoutError:
+            pass
+        self._awaited = None
+        self._carry_out(self._core.recovered(time.monotonic()))
 
 
-def start_manager(job: str, *, client_ttl: float = 15.0) -> ManagerHandle:
+def start_manager(job: str, *, client_ttl: float = 15.0, event_log: str | None = None) -> ManagerHandle:
     """Start a job's resource manager. Ray must be connected.
 
     Args:
         job: unique in the cluster.
         client_ttl: seconds of silence after which a client process counts as dead and its leases come home.
+        event_log: file that gets a line of JSON for every lease, on the manager's node.
     """
-    name = f"{job}/resource-manager"
-    actor = ray.remote(ResourceManager)
-    return actor.options(name=name, namespace=_NAMESPACE, num_cpus=0, max_concurrency=100_000).remote(job, client_ttl)
+    actor = ray.remote(ResourceManager).options(
+        name=_name(job),
+        namespace=NAMESPACE,
+        num_cpus=0,
+        max_concurrency=100_000,
+        max_restarts=-1,
+    )
+    return actor.remote(job, client_ttl, event_log)
+
+
+def _name(job: str) -> str:
+    return f"{job}/manager"
 
 
 async def stop_manager(manager: ManagerHandle) -> None:
     """Stop every resource and host of the job, then the manager."""
     try:
-        await manager.stop.remote()
-    except ray.exceptions.RayActorError:
+        while True:
+            try:
+                await manager.stop.remote()
+                break
+            except ray.exceptions.ActorUnavailableError:
+                await asyncio.sleep(0.2)  # being restarted
+    except ray.exceptions.ActorDiedError:
         return  # it is gone, and its hosts end by themselves
     ray.kill(manager)

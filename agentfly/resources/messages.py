@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfly.resources.core.types import Grant, Reject
-from agentfly.resources.spec import ResourceSpec
+from agentfly.resources.card import SpecCard
+from agentfly.resources.core.types import Grant, Lease, Reject, Request
 
 
 @dataclass
@@ -16,18 +16,43 @@ class Update:
 
     Attributes:
         specs: of pools that this client names for the first time, by key.
-        acquires: ticket, pool key and priority of each new request.
+        acquires: new requests.
         releases: tickets that are given or taken back.
-        dead_hosts: pool key and host id of hosts that failed a call by dying.
+        suspects: pool key and id of hosts that failed a call as the dead do.
     """
 
-    specs: dict[str, ResourceSpec[Any]] = field(default_factory=dict)
-    acquires: list[tuple[str, str, float]] = field(default_factory=list)
+    specs: dict[str, SpecCard] = field(default_factory=dict)
+    acquires: list[Request] = field(default_factory=list)
     releases: list[str] = field(default_factory=list)
-    dead_hosts: list[tuple[str, str]] = field(default_factory=list)
+    suspects: set[tuple[str, str]] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.specs or self.acquires or self.releases or self.dead_hosts)
+        return bool(self.specs or self.acquires or self.releases or self.suspects)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A broadcast that hosts which start later run too.
+
+    Attributes:
+        arguments: reference to the tuple of arguments.
+        time: seconds since the epoch when it was sent; the latest counts.
+    """
+
+    pool: str
+    method: str
+    arguments: Any
+    time: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All that a client has and wants: what it says first, and whenever it or the manager has lost touch."""
+
+    specs: Mapping[str, SpecCard]
+    held: list[tuple[Request, Lease]]
+    waiting: list[Request]
+    replays: list[Replay]
 
 
 @dataclass(frozen=True)
@@ -36,8 +61,12 @@ class News:
 
     Attributes:
         answers: to its requests.
-        hosts: actor handles of the hosts that the grants are in, by host id.
+        hosts: actor handles of the hosts that the grants are in, by host id; each is sent once.
+        lost: tickets whose leases have ended.
+        unknown: the manager doesn't know this client, or no longer: it has to say its standing.
     """
 
-    answers: list[Grant | Reject]
-    hosts: Mapping[str, Any]
+    answers: list[Grant | Reject] = field(default_factory=list)
+    hosts: Mapping[str, Any] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    unknown: bool = False

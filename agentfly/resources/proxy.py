@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import ray
 
-from agentfly.errors import ModelError, ResourceDied, ResourceError
+from agentfly.errors import ModelError, ResourceDied, ResourceError, StaleLease
 from agentfly.resources.core.types import Lease
 from agentfly.resources.faults import Fault, FaultSink
 from agentfly.resources.host import Raised
@@ -22,17 +22,26 @@ class Channel:
     """The way from a lease to its host: each call is one Ray call, and nothing more.
 
     Args:
-        on_death: told when a call shows that the host is dead.
+        host: its actor handle; None when it died before it could be used.
+        valid: whether the lease hasn't been given back.
+        on_loss: told when a call shows that the host is dead or the lease has ended.
         faults: the lessee's ledger.
     """
 
     def __init__(
-        self, spec: ResourceSpec[Any], lease: Lease, host: Any, on_death: Callable[[], None], faults: FaultSink
+        self,
+        spec: ResourceSpec[Any],
+        lease: Lease,
+        host: Any,
+        valid: Callable[[], bool],
+        on_loss: Callable[[], None],
+        faults: FaultSink,
     ) -> None:
         self._spec = spec
         self._lease = lease
         self._host = host
-        self._on_death = on_death
+        self._valid = valid
+        self._on_loss = on_loss
         self._faults = faults
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -43,6 +52,7 @@ class Channel:
             StaleLease: the lease has ended.
             Exception: what the method raised, its remote traceback as a note.
         """
+        self._check()
         reference = self._host.call.remote(self._lease.slot, self._lease.epoch, method, args, kwargs)
         try:
             result = await reference
@@ -50,31 +60,52 @@ class Channel:
             ray.cancel(reference)
             raise
         except ray.exceptions.RayError as error:
-            raise self._dead(method, error) from None
+            raise self._failed(method, error) from None
         return self._unwrap(result)
 
     async def stream(self, method: str, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """Run an asynchronous generator; raises as `call`."""
+        self._check()
         remote = self._host.stream.options(num_returns="streaming")
         references = remote.remote(self._lease.slot, self._lease.epoch, method, args, kwargs)
+        ended = False
         try:
             async for reference in references:
                 yield self._unwrap(await reference)
+            ended = True
         except ray.exceptions.RayError as error:
-            raise self._dead(method, error) from None
+            raise self._failed(method, error) from None
+        finally:
+            if not ended:
+                ray.cancel(references)
+
+    def _check(self) -> None:
+        if self._host is None:
+            raise self._died(f"the host of {self._spec.name!r} died before it could be used")
+        if not self._valid():
+            raise StaleLease(f"the lease of {self._spec.name!r} has been given back: acquire it again")
 
     def _unwrap(self, result: Any) -> Any:
         if not isinstance(result, Raised):
             return result
         error = result.error
+        if isinstance(error, (ResourceDied, StaleLease)):
+            self._on_loss()
         if isinstance(error, (ResourceError, ModelError)):
             self._record(error)
         error.add_note(f"in the host of {self._spec.name!r}:\n{result.remote_traceback}")
         raise error
 
-    def _dead(self, method: str, error: Exception) -> ResourceDied:
-        self._on_death()
-        died = ResourceDied(f"the host of {self._spec.name!r} died during {method}() ({type(error).__name__})")
+    def _failed(self, method: str, error: ray.exceptions.RayError) -> BaseException:
+        """What a failed Ray call means."""
+        if isinstance(error, ray.exceptions.RayTaskError):
+            cause: BaseException | None = error.cause  # what it returned can't be sent: the method's own fault
+            return error if cause is None else cause
+        return self._died(f"the host of {self._spec.name!r} was lost during {method}() ({type(error).__name__})")
+
+    def _died(self, message: str) -> ResourceDied:
+        self._on_loss()
+        died = ResourceDied(message)
         self._record(died)
         return died
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from agentfly.agent import Agent
-from agentfly.context import Context, GlobalLeases
+from agentfly.context import Context, LeaseBook
 from agentfly.errors import ModelError, ResourceError
 from agentfly.models.spec import ModelSpec
 from agentfly.resources import ResourceClient
@@ -51,7 +51,7 @@ class RolloutWorker:
         self._opener = ConversationOpener(model, agent.tools)
         self._running: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
-        self._global = GlobalLeases()
+        self._global = LeaseBook()
 
     async def run(self, source: WorkSource, emit: Callable[[Trajectory], None]) -> None:
         """Pull, play, emit. On a closed source running rollouts are cancelled and give back what they hold."""

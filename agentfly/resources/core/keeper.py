@@ -77,14 +77,18 @@ class HostKeeper:
 
     # Slots
 
-    def freed(self, host: Host, index: int, now: float) -> list[Action]:
-        """A lease has ended in good order."""
+    def freed(self, host: Host, index: int, now: float, *, given_back: bool) -> list[Action]:
+        """A lease has ended.
+
+        Args:
+            given_back: by its holder, who won't call any more; else the host has to be told.
+        """
         slot = host.slots[index]
         slot.epoch += 1
         slot.uses += 1
         host.served += 1
         self.breaker.served()
-        actions = self._clean(host, index, now)
+        actions = self._clean(host, index, now, given_back=given_back)
         if self.limits.shared and self.limits.max_uses is not None and host.served >= self.limits.max_uses:
             self.fleet.retire(host)
         return actions + self._rest(host, now)
@@ -177,15 +181,19 @@ class HostKeeper:
         size = self.fleet.count(*SlotState) if limits.shared else self.fleet.size
         return min(limits.slots, limits.max_size - size)
 
-    def _clean(self, host: Host, index: int, now: float) -> list[Action]:
+    def _clean(self, host: Host, index: int, now: float, *, given_back: bool = False) -> list[Action]:
         """Make a slot that nobody has ready for the next, unless nothing is to be kept."""
-        slot = host.slots[index]
-        if self.limits.shared or host.retiring:
+        slot, limits = host.slots[index], self.limits
+        if limits.shared or host.retiring:
             self.fleet.move(host, index, SlotState.IDLE)
             return []
-        used_up = self.limits.max_uses is not None and slot.uses >= self.limits.max_uses
-        too_old = self.limits.max_age is not None and now - slot.born > self.limits.max_age
-        return [self._reset(host, index, renew=used_up or too_old)]
+        used_up = limits.max_uses is not None and slot.uses >= limits.max_uses
+        too_old = limits.max_age is not None and now - slot.born > limits.max_age
+        renew = used_up or too_old
+        if given_back and not limits.resets and not renew:
+            self.fleet.move(host, index, SlotState.IDLE)
+            return []
+        return [self._reset(host, index, renew=renew)]
 
     def _reset(self, host: Host, index: int, *, renew: bool) -> ResetSlot:
         slot = host.slots[index]

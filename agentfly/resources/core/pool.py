@@ -107,7 +107,8 @@ class Pool:
             return [ended]
         self._claims.gave(held.request, unit=True)
         self._history.hold.add(now - held.since)
-        return [ended, *self._keeper.freed(host, held.lease.slot, now), *self.serve(now)]
+        freed = self._keeper.freed(host, held.lease.slot, now, given_back=how == "released")
+        return [ended, *freed, *self.serve(now)]
 
     def refuse(self, ticket: str, error: Refusal, message: str) -> list[Action]:
         """A request in the queue is answered with an error."""

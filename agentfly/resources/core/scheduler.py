@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agentfly.resources.core.claims import ClaimLedger
 from agentfly.resources.core.pool import Pool
-from agentfly.resources.core.types import Action, Grant, Lease, PoolLimits, PoolStats, Reject, Request
+from agentfly.resources.core.types import Action, ClientGone, Grant, Lease, PoolLimits, PoolStats, Reject, Request
 
 _DEADLOCK_CHECK = 1.0
 
@@ -82,7 +82,7 @@ class Scheduler:
             return []
         # All its requests leave their queues before a lease of its own could be handed on to them.
         held = [(ticket, pool) for ticket, pool in known.tickets.items() if not self._pools[pool].withdraw(ticket)]
-        actions: list[Action] = []
+        actions: list[Action] = [ClientGone(client)]
         for ticket, pool in held:
             actions += self._pools[pool].release(ticket, now, "client_gone")
         return self._settle(actions, now)

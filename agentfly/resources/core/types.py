@@ -8,11 +8,16 @@ from typing import Literal, NamedTuple, TypeAlias
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """What the core must know of a spec; see `ResourceSpec` for the meanings."""
+    """What the core must know of a spec; see `ResourceSpec` for the meanings.
+
+    Attributes:
+        resets: whether a slot has to be made clean between two leases.
+    """
 
     name: str
     slots: int = 1
     shared: bool = False
+    resets: bool = True
     min_size: int = 0
     max_size: int = 64
     spares: int = 0
@@ -150,7 +155,13 @@ class CheckHost:
     slots: tuple[tuple[int, int], ...]
 
 
-Action: TypeAlias = Grant | Reject | LeaseEnded | StartHost | StopHost | ResetSlot | CheckHost
+class ClientGone(NamedTuple):
+    """Action: forget a client; should it live after all, it has to say its standing."""
+
+    client: str
+
+
+Action: TypeAlias = Grant | Reject | LeaseEnded | StartHost | StopHost | ResetSlot | CheckHost | ClientGone
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""Makes a tiny model with random weights in ./model, so that the job runs anywhere. Put your own model there instead."""
+"""Makes a tiny model with random weights in ./model, so that the job runs anywhere. Put your own there instead."""
 
 import json
 from pathlib import Path
 
+from agent import agent
+
 from agentfly.models.tiny import build_model, build_tokenizer
 from agentfly.rollout.chat_format import ChatFormat
-
-from agent import agent
 
 folder = Path(__file__).parent / "model"
 texts = [json.dumps(tool.spec) for tool in agent.tools] * 8

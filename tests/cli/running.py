@@ -11,9 +11,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from processes import left_after, marked
+from rollout.tiny_tokenizer import build_folder
 
 from agentfly.models.tiny import build_model
-from rollout.tiny_tokenizer import build_folder
 
 # In the third step the reward of a rollout hangs in a sandbox, for as long as the file `hold` is there.
 AGENT = """

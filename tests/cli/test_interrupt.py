@@ -1,4 +1,4 @@
-"""Runs that are ended from outside: in time, in order, with a checkpoint that goes on exactly, and nothing left over."""
+"""Runs that are ended from outside: in time, in order, leaving a checkpoint that goes on exactly and nothing else."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from cli.running import Command, write_job
 from safetensors.numpy import load_file
 
 from agentfly.rollout.storage import read_jsonl
-from cli.running import Command, write_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

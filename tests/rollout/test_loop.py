@@ -179,7 +179,7 @@ async def test_calls_of_one_turn_run_side_by_side_within_the_limit() -> None:
     assert most == 2
 
 
-@pytest.mark.parametrize("max_context, reason", [(25, "context_full"), (1000, "max_tokens")])
+@pytest.mark.parametrize(("max_context", "reason"), [(25, "context_full"), (1000, "max_tokens")])
 async def test_a_cut_completion_ends_the_rollout(max_context: int, reason: str) -> None:
     conversation = Played([say("one two", truncated=True)], max_context=max_context)
     conversation.prompt_length = 20

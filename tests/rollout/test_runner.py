@@ -13,6 +13,7 @@ import psutil
 import pytest
 import ray
 from ray import cloudpickle
+from rollout.tiny_tokenizer import build_folder
 
 import agentfly.agent as af
 from agentfly.context import Context, Task
@@ -21,8 +22,6 @@ from agentfly.resources import ManagerHandle, Resource, ResourceClient, Resource
 from agentfly.rollout.request import GroupRequest, RolloutOptions
 from agentfly.rollout.runner import RolloutRunner
 from agentfly.rollout.trajectory import Group
-
-from rollout.tiny_tokenizer import build_folder
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.usefixtures("ray_cluster")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TextIO
 
 from rich.console import Console
 
@@ -44,36 +45,58 @@ class ConsoleSink:
 
 
 class JsonlSink:
-    """A JSON line for each step, in `metrics.jsonl`."""
+    """A JSON line for each report, in `metrics.jsonl`.
+
+    A resumed run does again what came after its checkpoint, so its first report replaces what an earlier run told
+    of that step and later ones.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self._path = folder / "metrics.jsonl"
+        self._file: TextIO | None = None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        if self._file is None:
+            self._drop_from(step)
+            self._file = self._path.open("a", encoding="utf-8")
         self._file.write(json.dumps({"step": step, "time": time.time(), **metrics}) + "\n")
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _drop_from(self, step: int) -> None:
+        if not self._path.exists():
+            return
+        aside = self._path.with_suffix(".part")
+        with self._path.open(encoding="utf-8") as told, aside.open("w", encoding="utf-8") as kept:
+            kept.writelines(line for line in told if _is_before(line, step))
+        aside.replace(self._path)
 
 
 class TensorBoardSink:
-    """TensorBoard event files, in `tensorboard/`."""
+    """TensorBoard event files, in `tensorboard/`; a resumed run replaces as in `JsonlSink`."""
 
     def __init__(self, folder: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise ConfigError("loggers: tensorboard is not installed: pip install tensorboard") from None
-        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+            raise ConfigError("loggers: tensorboard needs pip install 'agentfly-rl[native,tensorboard]'") from None
+        self._open: Any = partial(SummaryWriter, str(folder / "tensorboard"))
+        self._writer: Any = None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        if self._writer is None:
+            self._writer = self._open(purge_step=step)
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
+        self._writer.flush()
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class MetricsLogger:
@@ -109,3 +132,10 @@ def make_logger(names: Sequence[str], folder: Path, steps: int) -> MetricsLogger
         "tensorboard": lambda: TensorBoardSink(folder),
     }
     return MetricsLogger([sinks[name]() for name in names])
+
+
+def _is_before(line: str, step: int) -> bool:
+    try:
+        return bool(json.loads(line)["step"] < step)
+    except (ValueError, KeyError, TypeError):
+        return False  # a run was killed while it wrote this

@@ -41,11 +41,12 @@ def rollout(
     overrides: Overrides = None,
     samples: Annotated[int, typer.Option(min=1, help="Rollouts of each task.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write the trajectories as Parquet too.")] = False,
 ) -> None:
     """Run the agent of a job on its evaluation tasks (else on its tasks) and sum up."""
     from agentfly.cli.rollout import run_rollout
 
-    run_rollout(job, overrides or [], samples=samples, limit=limit)
+    run_rollout(job, overrides or [], samples=samples, limit=limit, parquet=parquet)
 
 
 @app.command()

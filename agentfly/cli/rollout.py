@@ -20,13 +20,13 @@ from agentfly.rollout.opener import load_format
 from agentfly.rollout.request import GroupRequest, RolloutOptions
 from agentfly.rollout.runner import RolloutRunner
 from agentfly.rollout.session import resource_session
-from agentfly.rollout.storage import TrajectoryWriter
+from agentfly.rollout.storage import TrajectoryWriter, write_parquet
 from agentfly.rollout.trajectory import Trajectory, mean_metrics
 from agentfly.training.loading import load_job
 from agentfly.training.run import load_parts, make_output
 
 
-def run_rollout(path: Path, overrides: Sequence[str], *, samples: int, limit: int | None) -> None:
+def run_rollout(path: Path, overrides: Sequence[str], *, samples: int, limit: int | None, parquet: bool) -> None:
     """Run the job's agent, write trajectories, print a summary.
 
     Raises:
@@ -52,6 +52,8 @@ def run_rollout(path: Path, overrides: Sequence[str], *, samples: int, limit: in
         console.print(f"stopped; what had ended is in {place}", soft_wrap=True)
         raise typer.Exit(stop.exit_code) from None
     console.print(summary(trajectories))
+    if parquet:
+        write_parquet(place.with_suffix(".parquet"), trajectories)
     console.print(f"trajectories in {place}", soft_wrap=True)
     failed = sum(trajectory.error is not None for trajectory in trajectories)
     allowed = job.rollout.max_failed_fraction

@@ -13,7 +13,7 @@ import pytest
 from rollout.tiny_tokenizer import build_folder
 
 from agentfly.cli.main import main
-from agentfly.rollout.storage import read_jsonl
+from agentfly.rollout.storage import read_jsonl, read_parquet
 
 AGENT = '''
 import agentfly as af
@@ -84,11 +84,13 @@ def agentfly(folder: Path, *arguments: str, **environment: str) -> subprocess.Co
 
 
 def test_rollout_writes_trajectories_and_sums_up(folder: Path) -> None:
-    done = agentfly(folder, "rollout", "job.yaml", "--samples", "2")
+    done = agentfly(folder, "rollout", "job.yaml", "--samples", "2", "--parquet")
     assert done.returncode == 0, done.stderr
     assert "0.8333" in done.stdout
     trajectories = list(read_jsonl(folder / "out" / "rollouts.jsonl"))
     assert len(trajectories) == 12
+    columns = list(read_parquet(folder / "out" / "rollouts.parquet"))
+    assert [trajectory.messages for trajectory in columns] == [trajectory.messages for trajectory in trajectories]
     assert {trajectory.finish_reason for trajectory in trajectories} == {"stop"}
 
 

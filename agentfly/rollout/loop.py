@@ -11,14 +11,14 @@ from typing import Literal
 
 from agentfly.agent import Agent, Tool, ToolResult
 from agentfly.context import Context, working_time
-from agentfly.errors import AgentFlyError, ModelError, ResourceDied, ResourceError, RewardError, StaleLease
+from agentfly.errors import AgentFlyError, Deadlock, ModelError, ResourceDied, ResourceError, RewardError, StaleLease
 from agentfly.models.engine import Message, Sampling
 from agentfly.rollout.conversation import AssistantTurn, Conversation, ParsedCall
 from agentfly.rollout.seeds import derive_seed
 from agentfly.rollout.trajectory import FinishReason, Timing, Trajectory
 
 _Stage = Literal["generating", "tools", "reward"]
-_LOSSES = (ResourceDied.__name__, StaleLease.__name__)
+_LOSSES = (ResourceDied.__name__, StaleLease.__name__, Deadlock.__name__)
 
 
 class InfrastructureFault(AgentFlyError):
@@ -162,7 +162,8 @@ class RolloutLoop:
         known_faults = len(self._ctx.faults)
         async with self._parallel:
             try:
-                result = await tool.call(call.arguments or {}, self._ctx)
+                with self._ctx.call_scope():
+                    result = await tool.call(call.arguments or {}, self._ctx)
             except (ResourceError, ModelError) as error:
                 # The text of an error proves nothing, a policy could provoke it: the ledger decides.
                 if len(self._ctx.faults) > known_faults:

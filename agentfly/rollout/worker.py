@@ -52,6 +52,7 @@ class RolloutWorker:
         self._running: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._global = LeaseBook()
+        self._claims = (model, *(spec for tool in agent.tools for spec in tool.claims))
 
     async def run(self, source: WorkSource, emit: Callable[[Trajectory], None]) -> None:
         """Pull, play, emit. On a closed source running rollouts are cancelled and give back what they hold."""
@@ -119,6 +120,7 @@ class RolloutWorker:
             seed=request.seed,
             client=self._client,
             priority=float(request.age),
+            claims=self._claims,
             shared=self._global,
         )
         try:

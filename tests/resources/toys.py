@@ -87,6 +87,10 @@ class Counter(Resource):
             if path:
                 Path(path).write_text("cancelled")  # noqa: ASYNC240
 
+    async def block(self) -> None:
+        """Hold the event loop of the host for ever."""
+        threading.Event().wait()
+
     async def die(self) -> None:
         """Kill the host."""
         os._exit(1)

@@ -15,6 +15,7 @@ from agentfly.resources.core.scheduler import Scheduler
 from agentfly.resources.core.types import (
     Action,
     CheckHost,
+    ClientGone,
     Grant,
     Lease,
     LeaseEnded,
@@ -61,6 +62,8 @@ class World:
         self.clients: dict[str, WorldClient] = {}
         self.resets: list[ResetSlot] = []
         self.checks: list[CheckHost] = []
+        self.silent: set[str] = set()
+        self.actions: list[Action] = []
         self.grants: list[Grant] = []
         self.rejects: list[Reject] = []
         self.ended: Counter[str] = Counter()
@@ -141,7 +144,7 @@ class World:
     def advance(self, seconds: float) -> None:
         """Time passes; the living clients show it."""
         self.now += seconds
-        for client in self.clients:
+        for client in self.clients.keys() - self.silent:
             self.core.seen(client, self.now)
         self.do(self.core.tick(self.now))
 
@@ -194,6 +197,7 @@ class World:
 
     def do(self, actions: list[Action], *, repeated: bool = False) -> None:
         """Carry actions out; what takes time waits until the test says so."""
+        self.actions += actions
         for action in actions:
             match action:
                 case Grant(lease=lease):
@@ -216,6 +220,8 @@ class World:
                     assert epoch >= known.epochs[slot], "epochs only grow"
                     known.epochs[slot] = epoch
                     self.resets.append(action)
+                case ClientGone(client=client):
+                    self.clients.pop(client, None)
                 case CheckHost():
                     self.checks.append(action)
         self.check()

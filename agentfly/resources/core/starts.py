@@ -22,6 +22,7 @@ class StartBreaker:
         self._failures = 0
         self._early_deaths = 0
         self._open_until: float | None = None
+        self._death_round = -1
         self.round = 0
         self.reason = ""
 
@@ -44,22 +45,22 @@ class StartBreaker:
 
     def failed(self, round_: int, reason: str, now: float) -> bool:
         """A start of that round failed; returns whether the breaker is open."""
-        if round_ == self.round:
-            self._failures += 1
-        return self._count(reason, now, counts=round_ == self.round)
+        counts = round_ == self.round
+        self._failures += counts
+        return self._count(reason, now, counts=counts)
 
     def died_early(self, round_: int, now: float) -> bool:
         """A host died before any lease in it had ended; returns whether the breaker is open."""
-        if round_ == self.round:
-            self._early_deaths += 1
-        return self._count("its host dies soon after its start", now, counts=round_ == self.round)
+        counts = round_ != self._death_round
+        self._early_deaths += counts
+        self._death_round = round_
+        return self._count("its host dies soon after its start", now, counts=counts)
 
     def started(self) -> None:
         """A host has started."""
         self._failures = 0
         self._open_until = None
-        if not self._early_deaths:
-            self.round += 1
+        self.round += 1
 
     def served(self) -> None:
         """A lease has ended in good order."""

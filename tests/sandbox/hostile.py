@@ -37,7 +37,7 @@ FORBIDDEN = {
         "== 0 else 1)'"
     ),
     "become root": "python3 -c 'import os; os.setuid(0)'",
-    "the host's environment": "test -n \"$AGENTFLY_SECRET\"",
+    "the host's environment": 'test -n "$AGENTFLY_SECRET"',
     "fill the disk": "head -c 64000000 /dev/zero > big",
     "a symlink to the host's files": "ln -s {secret} link; cat link",
     "climb out of the root": "cat /workspace/../../../../..{secret}",
@@ -88,7 +88,7 @@ async def main() -> None:
         clean = await box.list() == [] and (await box.run_python("1")).value == "1"
         report[name] = "held" if answered and clean else "NOT CLEAN"
     await box.stop()
-    report["the secret is as it was"] = "held" if secret.read_text() == "top secret" else "CHANGED"
+    report["the secret is as it was"] = "held" if secret.read_text() == "top secret" else "CHANGED"  # noqa: ASYNC240
     server.close()
     unix.close()
     sys.stdout.write(json.dumps(report))

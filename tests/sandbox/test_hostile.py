@@ -35,11 +35,8 @@ def secret(tmp_path: Path) -> Path:
 
 
 def test_no_attack_gets_anywhere(secret: Path) -> None:
-    if os.geteuid() == 0:
-        report = attack(secret)
-    else:
-        # Without root a mount namespace of one's own needs a user namespace around it, in which we are root again.
-        report = attack(secret, "--map-root-user")
+    # Without root a mount namespace of one's own needs a user namespace around it, in which we are root again.
+    report = attack(secret) if os.geteuid() == 0 else attack(secret, "--map-root-user")
     assert {name: outcome for name, outcome in report.items() if outcome != "held"} == {}
     assert len(report) > 25
 

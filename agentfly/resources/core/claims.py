@@ -97,12 +97,12 @@ class ClaimLedger:
         if not request.holder:
             return None
         holder = self._known(request)
-        holder.waiting[request.ticket] = request.pool
         holder.turn = turn
         # To ask is to claim, named before or not.
-        asked = holder.covered.get(request.pool, 0) + list(holder.waiting.values()).count(request.pool)
+        asked = 1 + holder.covered.get(request.pool, 0) + list(holder.waiting.values()).count(request.pool)
         self._claim(holder, request.pool, asked)
         self._reclass(holder)
+        holder.waiting[request.ticket] = request.pool
         return self.lane(request)
 
     def left(self, request: Request) -> None:

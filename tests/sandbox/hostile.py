@@ -1,4 +1,4 @@
-"""Attacks on a sandbox; run by test_hostile.py in a private mount namespace, so that a failure can't touch the machine."""
+"""Attacks on a sandbox; test_hostile.py runs them in a private mount namespace, to keep failures off the machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FORBIDDEN = {
 
 # These may do what they like inside; the sandbox must answer, and the next lease must be clean.
 DISTURBING = {
-    "fork bomb": "python3 -c 'import os\nfor _ in range(10000):\n    try: os.fork()\n    except OSError: pass' & sleep 0.3",
+    "fork bomb": "python3 -c 'import os\nfor _ in range(9999):\n try: os.fork()\n except OSError: pass' & sleep 0.3",
     "endless output": "timeout 0.5 yes",
     "many files": "python3 -c 'import pathlib\nfor n in range(10000): pathlib.Path(str(n)).touch()'",
     "a daemon": "setsid sh -c 'sleep 600 &' > /dev/null 2>&1",

@@ -144,7 +144,7 @@ class Child(Resource):
     """Has a process of its own."""
 
     async def start(self) -> None:
-        self.process = subprocess.Popen(["sleep", "600"])  # noqa: ASYNC220
+        self.process = subprocess.Popen(["sleep", "600"])
 
     async def stop(self) -> None:
         self.process.kill()

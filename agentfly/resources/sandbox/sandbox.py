@@ -3,76 +3,77 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
-from agentfly.errors import ConfigError, ResourceDied
+from agentfly.errors import ResourceDied, ToolError
 from agentfly.resources.resource import Resource
-from agentfly.resources.sandbox.bubblewrap.process import BubblewrapProcess
+from agentfly.resources.sandbox.provider import Command, Runtime, SandboxEnded
+from agentfly.resources.sandbox.providers import provider_named
 from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult
+from agentfly.resources.sandbox.settings import SandboxSettings
 
-# What a call may take beyond its own limit: interrupting, killing, starting an interpreter anew.
-_GRACE = 10.0
-
-
-@dataclass(frozen=True)
-class SandboxSettings:
-    """The part of a `SandboxSpec` that a sandbox itself needs; sizes in bytes, times in seconds."""
-
-    memory: int
-    disk: int
-    max_processes: int
-    max_output: int
-    timeout: float
-    network: bool
-    env: Mapping[str, str]
-    mounts: Mapping[str, str]
+T = TypeVar("T")
 
 
 class Sandbox(Resource):
     """A place where a model's code runs: a workspace, a shell, and a Python interpreter that lives on.
 
     Everything, reading and writing files included, is done by a process inside; the host never follows a path
-    that code inside could have prepared. Calls of one sandbox run one after the other.
+    that code inside could have prepared. Pieces of Python run one after the other, commands and file operations
+    beside them.
+
+    What the code inside brings about is a result, never a fault of the infrastructure: when it brings its whole
+    sandbox down, another one is started, with the files of the setup, and the result says what was lost.
     """
 
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
-        self._process: BubblewrapProcess | None = None
-        self._turn = asyncio.Lock()
+        self._provider = provider_named(settings.provider)
+        self._runtime: Runtime | None = None
+        self._files: dict[str, bytes] = {}
+        self._renewing = asyncio.Lock()
 
     async def start(self) -> None:
-        self._process = await BubblewrapProcess.start(self._settings)
+        self._runtime = await self._provider.start(self._settings)
 
     async def setup(self, files: Mapping[str, str | bytes] | None = None) -> None:
         """Write the files that a rollout begins with, by their paths in the workspace."""
-        for path, content in (files or {}).items():
-            await self.write(path, content)
+        self._files = {path: _bytes(content) for path, content in (files or {}).items()}
+        await self._write_files()
 
     async def reset(self) -> None:
         await self.stop()
         await self.start()
 
     async def stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            await process.kill()
+        self._files = {}
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.kill()
 
     async def healthy(self) -> bool:
-        return self._process is not None and self._process.alive
+        runtime = self._runtime
+        if runtime is None or not runtime.alive:
+            return False
+        with contextlib.suppress(SandboxEnded):
+            await runtime.ping()
+            return True
+        return False
 
     async def run(
         self,
         command: str,
         *,
         timeout: float | None = None,
-        stdin: str = "",
+        stdin: str | bytes = "",
         env: Mapping[str, str] | None = None,
         cwd: str = ".",
     ) -> CommandResult:
         """Run a shell command in the workspace.
+
+        What it leaves running in the background lives on until the lease ends.
 
         Args:
             timeout: seconds; the sandbox's own limit when None.
@@ -80,12 +81,15 @@ class Sandbox(Resource):
             cwd: folder, relative to the workspace.
 
         Raises:
-            ResourceDied: the sandbox is dead.
-            OSError: there is no such folder.
+            OSError: it can't be started there.
         """
-        limit = timeout or self._settings.timeout
-        request = {"command": command, "timeout": limit, "stdin": stdin, "env": dict(env or {}), "cwd": cwd}
-        return CommandResult(**await self._ask("run", request, limit))
+        limit = self._limit(timeout)
+        request = Command(command, limit, _bytes(stdin), dict(env or {}), cwd)
+        try:
+            return await self._living().run(request)
+        except SandboxEnded as ended:
+            await self._renew()
+            return CommandResult(None, "", "", ended.status, ended.reason, files_lost=True)
 
     async def run_python(self, code: str, *, timeout: float | None = None) -> PythonResult:
         """Run Python in the interpreter that lives on between calls.
@@ -95,63 +99,80 @@ class Sandbox(Resource):
 
         Args:
             timeout: seconds; the sandbox's own limit when None.
-
-        Raises:
-            ResourceDied: the sandbox is dead.
         """
-        limit = timeout or self._settings.timeout
-        return PythonResult(**await self._ask("python", {"code": code, "timeout": limit}, limit))
+        limit = self._limit(timeout)
+        try:
+            return await self._living().run_python(code, limit)
+        except SandboxEnded as ended:
+            await self._renew()
+            status, note = ended.status, ended.reason
+            return PythonResult(None, "", "", None, status, note, state_lost=True, files_lost=True)
 
     async def write(self, path: str, content: str | bytes) -> None:
-        """Write a file in the workspace; its folders are made.
+        """Write a file in the workspace or in `/tmp`; its folders are made.
 
         Raises:
-            OSError: it can't be written.
+            OSError: it can't be written; `PermissionError` when the path leads elsewhere.
+            ToolError: the sandbox had ended, and a new one was started.
         """
-        data = content.encode() if isinstance(content, str) else content
-        await self._ask("write", {"path": path, "data": base64.b64encode(data).decode()})
+        data = _bytes(content)
+        await self._file_operation(lambda runtime: runtime.write(path, data))
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20) -> str:
-        """Text of a file, what isn't UTF-8 replaced, cut at `max_bytes`.
-
-        Raises:
-            OSError: it can't be read.
-        """
+        """Text of a file, what isn't UTF-8 replaced, cut at `max_bytes`. Raises as `read_bytes`."""
         return (await self.read_bytes(path, max_bytes=max_bytes)).decode(errors="replace")
 
     async def read_bytes(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
-        """Content of a file, cut at `max_bytes`.
+        """Content of a file in the workspace or in `/tmp`, cut at `max_bytes`.
 
         Raises:
-            OSError: it can't be read.
+            OSError: it can't be read; `PermissionError` when the path leads elsewhere.
+            ToolError: the sandbox had ended, and a new one was started.
         """
-        answer = await self._ask("read", {"path": path, "max_bytes": max_bytes})
-        return base64.b64decode(answer["data"])
+        return await self._file_operation(lambda runtime: runtime.read(path, max_bytes))
 
     async def list(self, path: str = ".") -> list[FileEntry]:
-        """Entries of a folder, by name.
+        """Entries of a folder, by name. Raises as `read_bytes`."""
+        return await self._file_operation(lambda runtime: runtime.list(path))
+
+    async def _file_operation(self, operation: Callable[[Runtime], Awaitable[T]]) -> T:
+        try:
+            return await operation(self._living())
+        except SandboxEnded as ended:
+            await self._renew()
+            raise ToolError(
+                f"{ended.reason}; it was started anew: files that were written, and variables, are lost"
+            ) from None
+
+    def _living(self) -> Runtime:
+        if self._runtime is None:
+            raise ResourceDied("the sandbox has been stopped")
+        return self._runtime
+
+    def _limit(self, timeout: float | None) -> float:
+        return self._settings.timeout if timeout is None else max(timeout, 0.0)
+
+    async def _renew(self) -> None:
+        """Take another one in the place of the one that has ended.
 
         Raises:
-            OSError: it can't be read.
+            ResourceDied: there is none to be had.
         """
-        return [FileEntry(**entry) for entry in (await self._ask("list", {"path": path}))["entries"]]
-
-    async def _ask(self, operation: str, request: Mapping[str, Any], limit: float = 30.0) -> dict[str, Any]:
-        async with self._turn:
-            process = self._process
-            if process is None:
-                raise ResourceDied("the sandbox has been stopped")
+        async with self._renewing:
+            runtime = self._living()
+            if runtime.alive:
+                return  # somebody else's call has met it first
+            await runtime.kill()
             try:
-                answer = await asyncio.wait_for(process.ask({"op": operation, **request}), limit + _GRACE)
-            except BaseException as error:
-                # The answer to a call that was left could be taken for that of the next one.
-                await process.kill()
-                if isinstance(error, (TimeoutError, EOFError, ConnectionError, ValueError)):
-                    raise ResourceDied(f"the sandbox died during {operation} ({type(error).__name__})") from None
-                raise
-        if "os_error" in answer:
-            number, text = answer["os_error"]
-            raise OSError(number, text)
-        if "usage_error" in answer:
-            raise ConfigError(str(answer["usage_error"]))
-        return answer
+                self._runtime = await self._provider.start(self._settings)
+                await self._write_files()
+            except Exception as error:
+                raise ResourceDied(f"the sandbox ended, and another one can't be had: {error}") from None
+
+    async def _write_files(self) -> None:
+        for path, content in self._files.items():
+            await self._living().write(path, content)
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentfly.errors import ConfigError
-from agentfly.resources.sandbox.sandbox import Sandbox, SandboxSettings
+from agentfly.resources.sandbox.providers import provider_named
+from agentfly.resources.sandbox.sandbox import Sandbox
+from agentfly.resources.sandbox.settings import SandboxSettings
 from agentfly.resources.spec import ResourceSpec
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -21,15 +23,23 @@ class SandboxSpec(ResourceSpec[Sandbox]):
     Give all arguments by name.
 
     Attributes:
-        provider: what isolates; `bubblewrap` is the embedded one.
-        memory: address space of each process inside, such as `512MiB`.
-        disk: size of the writable workspace (kept in memory), and of each file in it.
-        max_processes: processes and threads inside.
-        max_output: bytes of output that a call keeps.
+        provider: what isolates. `bubblewrap` is the embedded one; `process` isolates nothing; other packages may
+            bring more.
+        memory: of all processes together, such as `512MiB`; where the machine doesn't let us limit that (see
+            `agentfly doctor`), it is watched instead.
+        disk: size of the workspace and of `/tmp`, each kept in memory, and of each file in them.
+        cpus: CPU time in each second, where the machine lets us limit that.
+        max_processes: processes and threads.
+        max_files: files and folders.
+        max_output: bytes of each output that a call keeps; of more, the beginning and the end.
         timeout: seconds of a call that names no limit of its own.
-        network: whether the host's network can be reached.
+        network: whether it shares the host's network, its local services and those of the cluster included: code
+            that reaches them may do anything there. Without it there is a loopback device of its own.
         env: environment variables inside; nothing of the host's is inherited.
-        mounts: folders of the host that are visible inside, read-only: path inside -> path of the host.
+        mounts: files and folders of the host that can be read inside: path inside -> path of the host.
+        python: path of the Python inside; None takes the one that AgentFly itself runs on, or the system's.
+        packages: whether the packages that are installed beside AgentFly can be imported inside.
+        require: limits without which no sandbox may start, of `memory`, `cpus`, `processes`, `disk` and `files`.
     """
 
     resource: type[Sandbox] = field(init=False, default=Sandbox)
@@ -38,30 +48,43 @@ class SandboxSpec(ResourceSpec[Sandbox]):
     provider: str = "bubblewrap"
     memory: str = "1GiB"
     disk: str = "64MiB"
-    max_processes: int = 64
+    cpus: float = 1.0
+    max_processes: int = 128
+    max_files: int = 100_000
     max_output: int = 64 * 1024
     timeout: float = 30.0
     network: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None
+    packages: bool = False
+    require: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         where = f"sandbox spec {self.name or 'Sandbox'!r}"
-        if self.provider != "bubblewrap":
-            raise ConfigError(f"{where}: unknown provider {self.provider!r}; there is: bubblewrap")
-        for name in ("max_processes", "max_output", "timeout"):
+        for name in ("cpus", "max_processes", "max_files", "max_output", "timeout"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{where}: {name} is {getattr(self, name)}, it must be positive")
         settings = SandboxSettings(
+            provider=self.provider,
             memory=parse_size(self.memory, f"{where}: memory"),
             disk=parse_size(self.disk, f"{where}: disk"),
+            cpus=self.cpus,
             max_processes=self.max_processes,
+            max_files=self.max_files,
             max_output=self.max_output,
             timeout=self.timeout,
             network=self.network,
             env=dict(self.env),
             mounts=dict(self.mounts),
+            python=self.python,
+            packages=self.packages,
+            require=tuple(self.require),
         )
+        try:
+            provider_named(self.provider).check(settings)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
         object.__setattr__(self, "args", {"settings": settings})
         super().__post_init__()
 

@@ -1,29 +1,24 @@
-"""The system calls that no sandbox may make."""
+"""The filter of system calls."""
 
 from __future__ import annotations
 
 import os
 from functools import cache
+from typing import Any
 
 from agentfly.errors import ConfigError
+from agentfly.resources.sandbox.bubblewrap import syscalls
 
 _EPERM, _ENOSYS = 1, 38
-_CLONE_NEWUSER = 0x10000000
-
-# Kernel surface that ordinary programs don't need: mounting, namespaces, modules, tracing, keys, io_uring, bpf.
-_DENIED = """
-    acct add_key bpf chroot delete_module finit_module fsconfig fsmount fsopen fspick init_module io_uring_enter
-    io_uring_register io_uring_setup ioperm iopl kexec_file_load kexec_load keyctl lookup_dcookie mount
-    mount_setattr move_mount move_pages name_to_handle_at nfsservctl open_by_handle_at open_tree perf_event_open
-    personality pidfd_getfd pivot_root process_madvise process_vm_readv process_vm_writev ptrace quotactl reboot
-    request_key setns settimeofday clock_settime clock_adjtime adjtimex swapoff swapon syslog umount2 unshare
-    userfaultfd vhangup
-""".split()
+_INT = 0xFFFFFFFF  # the kernel looks at the lower half of an int argument only, so must the filter
 
 
 @cache
-def filter_program() -> bytes:
+def filter_program(counted_memory: bool) -> bytes:
     """The compiled filter.
+
+    Args:
+        counted_memory: a cgroup counts the sandbox's memory.
 
     Raises:
         ConfigError: pyseccomp or the library under it is missing.
@@ -32,23 +27,39 @@ def filter_program() -> bytes:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
         raise ConfigError(
-            f"sandboxes need seccomp ({error}): pip install agentfly-rl[sandbox], and the system's libseccomp2"
+            f"sandboxes need seccomp ({error}): pip install 'agentfly-rl[sandbox]', and the system's libseccomp2"
         ) from None
-    filter_ = pyseccomp.SyscallFilter(defaction=pyseccomp.ALLOW)
-    for name in _DENIED:
-        try:
-            filter_.add_rule(pyseccomp.ERRNO(_EPERM), name)
-        except (OSError, ValueError):
-            continue  # not a call of this architecture
-    new_user = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _CLONE_NEWUSER, _CLONE_NEWUSER)
-    filter_.add_rule(pyseccomp.ERRNO(_EPERM), "clone", new_user)
-    # Its flags lie in memory, where a filter can't look: programs fall back to clone.
-    filter_.add_rule(pyseccomp.ERRNO(_ENOSYS), "clone3")
+    # A call that isn't known answers as on an older kernel, for which programs are prepared.
+    rules = pyseccomp.SyscallFilter(defaction=pyseccomp.ERRNO(_ENOSYS))
+    for name in syscalls.ALLOWED + (syscalls.ALLOWED_IN_A_CGROUP if counted_memory else []):
+        _add(rules, pyseccomp.ALLOW, name)
+    for name in syscalls.FORBIDDEN:
+        _add(rules, pyseccomp.ERRNO(_EPERM), name)
+    # clone3 has its flags in memory, where a filter can't look: without it, programs fall back to clone.
+    rules.add_rule(pyseccomp.ALLOW, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, syscalls.NAMESPACES, 0))
+    for family in (syscalls.AF_UNIX, syscalls.AF_INET, syscalls.AF_INET6):
+        rules.add_rule(pyseccomp.ALLOW, "socket", _equals(pyseccomp, 0, family))
+    netlink = _equals(pyseccomp, 0, syscalls.AF_NETLINK), _equals(pyseccomp, 2, syscalls.NETLINK_ROUTE)
+    rules.add_rule(pyseccomp.ALLOW, "socket", *netlink)
+    return _compiled(rules)
+
+
+def _equals(pyseccomp: Any, argument: int, value: int) -> Any:
+    return pyseccomp.Arg(argument, pyseccomp.MASKED_EQ, _INT, value)
+
+
+def _add(rules: Any, action: Any, name: str) -> None:
+    try:
+        rules.add_rule(action, name)
+    except (OSError, ValueError):
+        pass  # not a call of this architecture, or not known to this library
+
+
+def _compiled(rules: Any) -> bytes:
     descriptor = os.memfd_create("seccomp")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
-            filter_.export_bpf(file)
-        size = os.lseek(descriptor, 0, os.SEEK_END)
-        return os.pread(descriptor, size, 0)
+            rules.export_bpf(file)
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     finally:
         os.close(descriptor)

@@ -1,0 +1,52 @@
+"""The program that runs inside, made ready to be handed in."""
+
+from __future__ import annotations
+
+import marshal
+from functools import cache
+from pathlib import Path
+
+from agentfly.resources.sandbox import inside
+
+# In the order in which they import each other.
+_MODULES = (
+    "signals",
+    "frames",
+    "output",
+    "limits",
+    "loop",
+    "watch",
+    "files",
+    "cell",
+    "interpreter",
+    "command",
+    "jobs",
+    "controller",
+)
+
+# Run by the interpreter inside: its arguments are the socket and the descriptor that the bundle is read from.
+BOOT = """
+import marshal, posix, sys
+host, bundle = map(int, sys.argv[1:])
+for name, code in marshal.loads(posix.pread(bundle, posix.fstat(bundle).st_size, 0)):
+    module = type(sys)(name)
+    sys.modules[name] = module
+    exec(code, module.__dict__)
+module.main(host)
+"""
+
+
+@cache
+def bundle(compiled: bool) -> bytes:
+    """All modules, by name.
+
+    Args:
+        compiled: by this Python, for the very same version of it; else as source, for any.
+    """
+    modules = []
+    for name in _MODULES:
+        source = (Path(inside.__path__[0]) / f"{name}.py").read_text()
+        full_name = f"{inside.__name__}.{name}"
+        code = compile(source, f"<sandbox {name}>", "exec", dont_inherit=True, optimize=2) if compiled else source
+        modules.append((full_name, code))
+    return marshal.dumps(modules, 4 if compiled else 2)

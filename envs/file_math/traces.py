@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 
-from agentfly.envs.file_math.tasks import random_expression, solve
+from agentfly.envs.file_math.tasks import expressions, solve
 
 from agentfly.context.task import Task
 from agentfly.models.engine import Message
@@ -44,7 +44,7 @@ class _Trace:
         """Get at a value, right or wrong; None for a trace that doesn't."""
         choice = self._choose(_FIRST)
         if choice == "compute made-up":
-            return self._compute(random_expression(self._rng))
+            return self._compute(self._rng.choice(expressions(held_out=False)))
         if choice == "read":
             self._read(self._file, self._expression)
             return self._value_after_reading()

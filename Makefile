@@ -28,7 +28,8 @@ bench: $(STAMP)
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[native,openai,sandbox,tensorboard,test,dev]'
+	@echo "installing AgentFly and what it needs into $(VENV): this takes some minutes, once"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[native,openai,sandbox,tensorboard,test,dev]'
 	touch $(STAMP)
 
 clean:

@@ -64,7 +64,7 @@ class Lease(Generic[R]):
         self._link.give_back(self._lease.ticket)
 
     def _is_valid(self) -> bool:
-        return not self._released
+        return not (self._released or self._link.closed)
 
     def _on_loss(self) -> None:
         self.lost = True

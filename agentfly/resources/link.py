@@ -81,6 +81,11 @@ class ManagerLink:
         except ray.exceptions.RayError:
             pass  # no manager, no leases
 
+    @property
+    def closed(self) -> bool:
+        """Whether everything has been given back."""
+        return self._ended.is_set()
+
     # Requests
 
     def ask(self, request: Request, specs: list[ResourceSpec[Any]]) -> asyncio.Future[Answered]:
@@ -99,7 +104,7 @@ class ManagerLink:
                 self._specs[spec.key] = self._outgoing.specs[spec.key] = card_of(spec)
         answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._waiting[request.ticket] = (request, answer)
-        self._outgoing.acquires.append(request)
+        self._outgoing.acquires[request.ticket] = request
         self._something.set()
         return answer
 
@@ -108,6 +113,10 @@ class ManagerLink:
         waiting = self._waiting.pop(ticket, None)
         if waiting is None and self._held.pop(ticket, None) is None:
             return
+        if self._outgoing.acquires.pop(ticket, None) is None:  # else it was never sent
+            self._release(ticket)
+
+    def _release(self, ticket: str) -> None:
         self._outgoing.releases.append(ticket)
         self._something.set()
 
@@ -156,6 +165,7 @@ class ManagerLink:
             while self._standing == standing and self._failure is None:
                 # Where the answer to an update was lost, so may have been the update.
                 self._outgoing.specs.clear()
+                self._outgoing.acquires.clear()
                 said = Standing(
                     dict(self._specs),
                     list(self._held.values()),
@@ -185,7 +195,9 @@ class ManagerLink:
     def _granted(self, lease: Lease) -> None:
         waiting = self._waiting.pop(lease.ticket, None)
         if waiting is None:
-            return  # taken back; that is on its way. Or granted already.
+            if lease.ticket not in self._held:
+                self._release(lease.ticket)  # taken back meanwhile
+            return
         request, answer = waiting
         self._held[lease.ticket] = (request, lease)
         if answer.done():

@@ -103,7 +103,7 @@ class ResourceManager:
             self._fleet.suspect(host)
         for ticket in update.releases:
             self._carry_out(core.release(client, ticket, now))
-        for request in update.acquires:
+        for request in update.acquires.values():
             self._carry_out(core.acquire(request, now))
         return box.collect()
 
@@ -119,7 +119,7 @@ class ResourceManager:
 
     async def goodbye(self, client: str) -> None:
         """The client ends: all it holds comes home."""
-        self._carry_out(self._core.client_gone(client, time.monotonic()))
+        self._carry_out(self._core.client_gone(client, time.monotonic(), "released"))
         self._has_spoken(client)
 
     async def alive(self) -> None:

@@ -16,13 +16,13 @@ class Update:
 
     Attributes:
         specs: of pools that this client names for the first time, by key.
-        acquires: new requests.
+        acquires: new requests, by ticket.
         releases: tickets that are given or taken back.
         suspects: pool key and id of hosts that failed a call as the dead do.
     """
 
     specs: dict[str, SpecCard] = field(default_factory=dict)
-    acquires: list[Request] = field(default_factory=list)
+    acquires: dict[str, Request] = field(default_factory=dict)
     releases: list[str] = field(default_factory=list)
     suspects: set[tuple[str, str]] = field(default_factory=set)
 

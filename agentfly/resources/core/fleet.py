@@ -18,6 +18,7 @@ class Fleet:
 
     Attributes:
         live_size: slots of the hosts that don't retire.
+        rooms: not 0 while a slot can be lent; bit n says that some host has n free ones.
     """
 
     def __init__(self, *, pack: bool) -> None:
@@ -25,12 +26,11 @@ class Fleet:
         self._hosts: dict[str, Host] = {}
         self._counts = dict.fromkeys(SlotState, 0)
         self._live = dict.fromkeys(SlotState, 0)  # the same, without hosts that retire
-        # Live hosts by their number of free slots, the longest there first; the bits of the mask say which
-        # numbers have any.
-        self.live_size = 0
         self._retiring_busy = 0
+        # Live hosts by their number of free slots, the longest there first.
         self._by_room: dict[int, dict[str, Host]] = {}
-        self._mask = 0
+        self.rooms = 0
+        self.live_size = 0
 
     def __len__(self) -> int:
         return len(self._hosts)
@@ -77,11 +77,6 @@ class Fleet:
         """Slots that are in use or can be: all of the live hosts, the busy ones of those that retire."""
         return self.live_size + self._retiring_busy
 
-    @property
-    def has_room(self) -> bool:
-        """Whether a slot can be lent now."""
-        return self._mask != 0
-
     def add(self, host: Host) -> None:
         """A host joins with all its slots in their present state, none of them idle."""
         self._hosts[host.id] = host
@@ -115,25 +110,20 @@ class Fleet:
         """A slot changes its state; not from idle to leased, that is `take`."""
         slot = host.slots[index]
         if slot.state is SlotState.IDLE:
-            self._leave_rooms(host)
             host.free.remove(index)
+            self._rehouse(host, len(host.free) + 1)
         elif state is SlotState.IDLE:
-            self._leave_rooms(host)
             host.free.append(index)
-        else:
-            self._change(host, slot, state)
-            return
+            self._rehouse(host, len(host.free) - 1)
         self._change(host, slot, state)
-        self._enter_rooms(host)
 
     def take(self) -> tuple[Host, int]:
         """Lend a slot; only while there is room."""
-        room = (self._mask & -self._mask if self._pack else self._mask).bit_length() - 1
+        room = (self.rooms & -self.rooms if self._pack else self.rooms).bit_length() - 1
         host = next(iter(self._by_room[room].values()))
-        self._leave_rooms(host)
         index = host.free.pop()
+        self._rehouse(host, room)
         self._change(host, host.slots[index], SlotState.LEASED)
-        self._enter_rooms(host)
         return host, index
 
     def _change(self, host: Host, slot: Slot, state: SlotState) -> None:
@@ -154,17 +144,25 @@ class Fleet:
             self._live[state] += by
 
     def _leave_rooms(self, host: Host) -> None:
-        room = len(host.free)
-        if room == 0 or host.retiring:
-            return
-        hosts = self._by_room[room]
-        del hosts[host.id]
-        if not hosts:
-            self._mask &= ~(1 << room)
+        if not host.retiring:
+            self._leave_room(host, len(host.free))
 
-    def _enter_rooms(self, host: Host) -> None:
-        room = len(host.free)
-        if room == 0 or host.retiring:
+    def _rehouse(self, host: Host, before: int) -> None:
+        """The number of a host's free slots has changed."""
+        if host.retiring:
             return
-        self._by_room.setdefault(room, {})[host.id] = host
-        self._mask |= 1 << room
+        self._leave_room(host, before)
+        room = len(host.free)
+        if room:
+            hosts = self._by_room.get(room)
+            if hosts is None:
+                hosts = self._by_room[room] = {}
+            hosts[host.id] = host
+            self.rooms |= 1 << room
+
+    def _leave_room(self, host: Host, room: int) -> None:
+        if room:
+            hosts = self._by_room[room]
+            del hosts[host.id]
+            if not hosts:
+                self.rooms &= ~(1 << room)

@@ -123,9 +123,11 @@ class Pool:
         if self.recovering:
             return []
         actions: list[Action] = []
-        while self._queue and self._has_room and (waiter := self._next()) is not None:
+        while self._has_room and self._queue and (waiter := self._next()) is not None:
             actions += self._grant(waiter, now)
-        return actions + self._keeper.grow(len(self._queue), self._oldest_wait, now)
+        if self._fleet.live_size < self._keeper.limits.max_size:
+            actions += self._keeper.grow(len(self._queue), self._oldest_wait, now)
+        return actions
 
     # Hosts
 
@@ -262,7 +264,7 @@ class Pool:
     @property
     def _has_room(self) -> bool:
         # Hosts that retire still carry leases, which count.
-        return self._fleet.has_room and self._fleet.leased < self._keeper.limits.max_size
+        return self._fleet.rooms != 0 and self._fleet.leased < self._keeper.limits.max_size
 
     def _next(self) -> Waiter | None:
         """Take the first who may be served from the queue."""

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 
 from agentfly.resources.core.claims import ClaimLedger
 from agentfly.resources.core.pool import Pool
-from agentfly.resources.core.types import Action, ClientGone, Grant, Lease, PoolLimits, PoolStats, Reject, Request
+from agentfly.resources.core.types import (
+    Action,
+    ClientGone,
+    Ending,
+    Grant,
+    Lease,
+    PoolLimits,
+    PoolStats,
+    Reject,
+    Request,
+)
 
 _DEADLOCK_CHECK = 1.0
 
@@ -58,11 +68,11 @@ class Scheduler:
 
     def seen(self, client: str, now: float) -> None:
         """A client has shown that it lives."""
-        self._clients.setdefault(client, _Client(now)).last_seen = now
+        self._known(client, now).last_seen = now
 
     def acquire(self, request: Request, now: float) -> list[Action]:
         """See `Pool.acquire`."""
-        self._clients.setdefault(request.client, _Client(now)).tickets[request.ticket] = request.pool
+        self._known(request.client, now).tickets[request.ticket] = request.pool
         return self._settle(self._pools[request.pool].acquire(request, now), now)
 
     def release(self, client: str, ticket: str, now: float) -> list[Action]:
@@ -75,8 +85,12 @@ class Scheduler:
             return self._settle([], now)
         return self._settle(self._pools[pool].release(ticket, now), now)
 
-    def client_gone(self, client: str, now: float) -> list[Action]:
-        """Everything that a client held or waited for comes back."""
+    def client_gone(self, client: str, now: float, how: Ending = "client_gone") -> list[Action]:
+        """Everything that a client held or waited for comes back.
+
+        Args:
+            how: `released` for a client that has said goodbye.
+        """
         known = self._clients.pop(client, None)
         if known is None:
             return []
@@ -84,7 +98,7 @@ class Scheduler:
         held = [(ticket, pool) for ticket, pool in known.tickets.items() if not self._pools[pool].withdraw(ticket)]
         actions: list[Action] = [ClientGone(client)]
         for ticket, pool in held:
-            actions += self._pools[pool].release(ticket, now, "client_gone")
+            actions += self._pools[pool].release(ticket, now, how)
         return self._settle(actions, now)
 
     def rejoin(
@@ -182,6 +196,12 @@ class Scheduler:
         """All pools."""
         return self._pools.values()
 
+    def _known(self, client: str, now: float) -> _Client:
+        known = self._clients.get(client)
+        if known is None:
+            known = self._clients[client] = _Client(now)
+        return known
+
     def _break_deadlocks(self) -> list[Action]:
         actions: list[Action] = []
         for holder in self._claims.deadlocked():
@@ -195,8 +215,7 @@ class Scheduler:
 
     def _settle(self, actions: list[Action], now: float) -> list[Action]:
         """Serve whom the event has made servable in other pools; forget the tickets of who was refused."""
-        blocked = self._claims.blocked
-        while blocked:
+        while blocked := self._claims.blocked:
             more = [action for key in sorted(blocked) for action in self._pools[key].serve(now)]
             actions = actions + more
             if not any(isinstance(action, Grant) for action in more):

@@ -22,6 +22,7 @@ from agentfly.errors import ResourceDied, StaleLease
 from agentfly.resources import Fault, Lease, ResourceClient, ResourceSpec, start_manager, stop_manager
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+pytestmark = pytest.mark.slow
 
 
 class Process:

@@ -17,7 +17,6 @@ from agentfly.resources.core.types import Grant, Lease, Reject, Request
 from agentfly.resources.messages import News, Replay, Standing, Update
 from agentfly.resources.spec import ResourceSpec
 
-_HEARTBEAT = 3.0
 _RETRY = 0.2
 
 
@@ -55,6 +54,7 @@ class ManagerLink:
         self._saying = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._ended = threading.Event()
+        self._heartbeat = 1.0
         self._failure: ResourceError | None = None
 
     async def open(self) -> None:
@@ -186,6 +186,7 @@ class ManagerLink:
 
     def _take(self, news: News) -> None:
         self._hosts.update(news.hosts)
+        self._heartbeat = news.heartbeat or self._heartbeat
         for answer in news.answers:
             if isinstance(answer, Grant):
                 self._granted(answer.lease)
@@ -211,7 +212,7 @@ class ManagerLink:
             waiting[1].set_exception(_error(reject))
 
     def _show_life(self) -> None:
-        while not self._ended.wait(_HEARTBEAT):
+        while not self._ended.wait(self._heartbeat):
             try:
                 self._manager.seen.remote(self.id)
             except Exception:

@@ -26,7 +26,7 @@ from agentfly.resources.core.types import (
     StopHost,
 )
 from agentfly.resources.event_log import EventLog
-from agentfly.resources.fleet import NAMESPACE, HostFleet
+from agentfly.resources.hosting import NAMESPACE, HostActors
 from agentfly.resources.mailbox import Mailbox
 from agentfly.resources.messages import News, Replay, Standing, Update
 from agentfly.resources.metrics import PoolMetrics
@@ -34,6 +34,7 @@ from agentfly.resources.metrics import PoolMetrics
 _log = logging.getLogger(__name__)
 _TICK = 0.5
 _METRICS_EVERY = 4  # ticks
+_BEATS = 5  # signs of life that have to be missed before a client counts as dead
 
 ManagerHandle = Any
 """The actor handle of a `ResourceManager`."""
@@ -61,7 +62,7 @@ class ResourceManager:
         )
         self._client_ttl = client_ttl
         self._specs: dict[str, SpecCard] = {}
-        self._fleet = HostFleet(job, _name(job), self._core, self._carry_out)
+        self._hosts = HostActors(job, _name(job), self._core, self._carry_out)
         self._boxes: dict[str, Mailbox] = {}
         self._log = EventLog(event_log)
         self._metrics = PoolMetrics(job)
@@ -78,16 +79,16 @@ class ResourceManager:
         now = time.monotonic()
         if (old := self._boxes.get(client)) is not None:
             old.close()
-        self._boxes[client] = box = Mailbox(self._fleet.handle)
+        self._boxes[client] = box = Mailbox(self._hosts.handle)
         for spec in standing.specs.values():
             self._add_pool(spec, now)
         for replay in standing.replays:
-            self._fleet.keep(replay)
+            self._hosts.keep(replay)
         actions, lost = self._core.rejoin(client, standing.held, standing.waiting, now)
         self._carry_out(actions)
         self._has_spoken(client)
         news = box.collect()
-        return News(news.answers, news.hosts, lost)
+        return News(news.answers, news.hosts, lost, heartbeat=self._client_ttl / _BEATS)
 
     async def update(self, client: str, update: Update) -> News:
         """Take in what a client has to say; returns the answers that there are at once."""
@@ -100,7 +101,7 @@ class ResourceManager:
         for spec in update.specs.values():
             self._add_pool(spec, now)
         for _, host in update.suspects:
-            self._fleet.suspect(host)
+            self._hosts.suspect(host)
         for ticket in update.releases:
             self._carry_out(core.release(client, ticket, now))
         for request in update.acquires.values():
@@ -138,8 +139,8 @@ class ResourceManager:
         await self._begin()
         self._add_pool(spec, time.monotonic())
         if replay is not None:
-            self._fleet.keep(replay)
-        return await self._fleet.broadcast(spec.key, method, arguments[0])
+            self._hosts.keep(replay)
+        return await self._hosts.broadcast(spec.key, method, arguments[0])
 
     async def stats(self) -> list[PoolStats]:
         """Every pool at this moment."""
@@ -167,7 +168,7 @@ class ResourceManager:
         if self._life is not None:
             self._life.cancel()
         self._carry_out([action for action in self._core.stop(time.monotonic()) if not isinstance(action, StopHost)])
-        await self._fleet.close()
+        await self._hosts.close()
         self._log.close()
 
     # Inside
@@ -178,7 +179,7 @@ class ResourceManager:
                 case Grant(lease=lease):
                     if (box := self._boxes.get(lease.client)) is not None:
                         if lease.host not in box.hosts:
-                            self._fleet.expect(lease.host, lease.client)
+                            self._hosts.expect(lease.host, lease.client)
                         box.put(action)
                 case Reject(client=client):
                     if (box := self._boxes.get(client)) is not None:
@@ -186,13 +187,13 @@ class ResourceManager:
                 case LeaseEnded(lease=lease):
                     self._log.lease_ended(self._specs[lease.pool].name, action)
                 case ResetSlot():
-                    self._fleet.reset(action)
+                    self._hosts.reset(action)
                 case StartHost():
-                    self._fleet.start(action, self._specs[action.pool])
+                    self._hosts.start(action, self._specs[action.pool])
                 case StopHost():
-                    self._fleet.stop(action.host)
+                    self._hosts.stop(action.host)
                 case CheckHost():
-                    self._fleet.check(action)
+                    self._hosts.check(action)
                 case ClientGone(client=client):
                     if (gone := self._boxes.pop(client, None)) is not None:
                         gone.close()
@@ -229,14 +230,14 @@ class ResourceManager:
 
     async def _find_hosts(self) -> None:
         _log.warning("the manager has been restarted: asking hosts and clients what there is")
-        reports = await self._fleet.find()
+        reports = await self._hosts.find()
         now = time.monotonic()
         self._awaited = set()
         for host_id, report in reports:
             self._awaited |= report.clients
             self._add_pool(report.spec, now)
             self._core.host_found(report.spec.key, host_id, report.epochs, now)
-            self._fleet.attend(host_id)
+            self._hosts.attend(host_id)
         if not self._awaited:
             self._all_back.set()
 

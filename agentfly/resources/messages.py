@@ -63,10 +63,12 @@ class News:
         answers: to its requests.
         hosts: actor handles of the hosts that the grants are in, by host id; each is sent once.
         lost: tickets whose leases have ended.
+        heartbeat: seconds between two signs of life that the client has to give; 0 says nothing new.
         unknown: the manager doesn't know this client, or no longer: it has to say its standing.
     """
 
     answers: list[Grant | Reject] = field(default_factory=list)
     hosts: Mapping[str, Any] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    heartbeat: float = 0.0
     unknown: bool = False

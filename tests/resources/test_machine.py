@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -134,10 +135,18 @@ class CoreMachine(RuleBasedStateMachine):
 
 
 CoreMachine.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=60,
     stateful_step_count=60,
     deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 TestCore = CoreMachine.TestCase
+
+
+class LongMachine(CoreMachine):
+    """The same for longer."""
+
+
+LongMachine.TestCase.settings = settings(TestCore.settings, max_examples=300, stateful_step_count=200)
+TestCoreForLonger = pytest.mark.slow(LongMachine.TestCase)

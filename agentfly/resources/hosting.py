@@ -21,7 +21,7 @@ from agentfly.resources.tasks import TaskSet, within
 NAMESPACE = "agentfly"
 _log = logging.getLogger(__name__)
 _PING_TIMEOUT = 10.0
-_REPORT_TIMEOUT = 10.0
+_REPORT_TIMEOUT = 30.0
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ class _Host:
         return self.lost or self.end is not None
 
 
-class HostFleet:
+class HostActors:
     """All hosts of a job.
 
     Args:
@@ -59,7 +59,7 @@ class HostFleet:
         self._core = core
         self._carry_out = carry_out
         self._hosts: dict[str, _Host] = {}
-        self._unwanted: set[str] = set()  # to be stopped before they were started
+        self._delayed: set[str] = set()  # asked for, not yet made
         self._replays: dict[tuple[str, str], Replay] = {}
         self._tasks = TaskSet()
         self._closed = False
@@ -73,6 +73,7 @@ class HostFleet:
 
     def start(self, action: StartHost, spec: SpecCard) -> None:
         """Begin to start a host."""
+        self._delayed.add(action.host)
         self._tasks.spawn(self._start(action, spec))
 
     def reset(self, action: ResetSlot) -> None:
@@ -140,9 +141,9 @@ class HostFleet:
 
     async def _start(self, action: StartHost, spec: SpecCard) -> None:
         await asyncio.sleep(action.delay)
-        if self._closed or action.host in self._unwanted:
-            self._unwanted.discard(action.host)
+        if self._closed or action.host not in self._delayed:
             return
+        self._delayed.discard(action.host)
         if self._manager is None:
             self._manager = ray.get_actor(self._manager_name, NAMESPACE)
         options = dict(spec.options)
@@ -261,7 +262,7 @@ class HostFleet:
         """Stop a host; returns when it is gone."""
         host = self._hosts.get(host_id)
         if host is None:
-            self._unwanted.add(host_id)
+            self._delayed.discard(host_id)
             return
         if host.end is None:
             host.end = asyncio.create_task(self._end(host))
@@ -286,8 +287,11 @@ class HostFleet:
         try:
             handle = await asyncio.to_thread(ray.get_actor, name, NAMESPACE)
             report: HostReport = await within(_REPORT_TIMEOUT, handle.report.remote())
-        except (ValueError, TimeoutError, ray.exceptions.RayError) as error:
-            _log.warning("host %s doesn't report: %s", name, type(error).__name__)
+        except (ValueError, ray.exceptions.RayError):
+            return None  # it is dead
+        except TimeoutError:  # never placed, or it hangs
+            _log.warning("host %s doesn't report and is given up", name)
+            ray.kill(handle)
             return None
         if not report.epochs:  # it had not started yet
             ray.kill(handle)

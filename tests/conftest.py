@@ -9,7 +9,7 @@ from collections.abc import Iterator
 # Before ray is imported anywhere: no token file in the user's home, and never another cluster.
 os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_raylet_start_wait_time_s"] = "120"  # a busy machine takes its time
+os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112 - a busy machine takes its time
 os.environ.pop("RAY_ADDRESS", None)
 
 import pytest

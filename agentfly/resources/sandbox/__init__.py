@@ -1,7 +1,23 @@
 """Sandboxes: where code that a model wrote runs."""
 
+from agentfly.resources.sandbox.probing import probe
+from agentfly.resources.sandbox.provider import Check, Command, Provider, Runtime, SandboxEnded
 from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult
 from agentfly.resources.sandbox.sandbox import Sandbox
+from agentfly.resources.sandbox.settings import SandboxSettings
 from agentfly.resources.sandbox.spec import SandboxSpec
 
-__all__ = ["CommandResult", "FileEntry", "PythonResult", "Sandbox", "SandboxSpec"]
+__all__ = [
+    "Check",
+    "Command",
+    "CommandResult",
+    "FileEntry",
+    "Provider",
+    "PythonResult",
+    "Runtime",
+    "Sandbox",
+    "SandboxEnded",
+    "SandboxSettings",
+    "SandboxSpec",
+    "probe",
+]

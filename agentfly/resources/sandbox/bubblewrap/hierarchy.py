@@ -43,7 +43,7 @@ def hierarchies(own_cgroups: str, mounts: str) -> list[Hierarchy]:
         if path is None or (kind == "cgroup" and not controllers):
             continue
         below = os.path.relpath(path, root)
-        if below.startswith(".."):
+        if ".." in (*path.split("/"), *below.split("/")):
             continue  # our own group isn't in the part that is mounted
         folder = os.path.normpath(os.path.join(mounted, below))
         found.append(Hierarchy(2 if kind == "cgroup2" else 1, controllers, folder, mounted))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agentfly.errors import ConfigError, StartFailed
 from agentfly.resources.sandbox.bubblewrap.launch import launch
-from agentfly.resources.sandbox.bubblewrap.limiting import own_cgroups
+from agentfly.resources.sandbox.bubblewrap.limiting import Cgroups, own_cgroups
 from agentfly.resources.sandbox.bubblewrap.machine import bwrap_path, drop_to, python_for_inside
 from agentfly.resources.sandbox.bubblewrap.seccomp import filter_program
 from agentfly.resources.sandbox.provider import LIMITS, Capability, Check
@@ -52,11 +54,15 @@ class BubblewrapProvider:
         return [
             _tried("bubblewrap", bwrap_path),
             _tried("seccomp", lambda: f"{len(filter_program(False)) // 8} instructions"),
-            _tried("Python inside", lambda: python_for_inside(None).executable),
-            Check("runs as", f"user {drop_to() or 'of its own'}"),
-            Check("limits that hold", held),
-            Check("limits by cgroups", None if cgroups.reason else "all", f"not limited: {cgroups.reason}", False),
+            _tried("Python in sandboxes", lambda: python_for_inside(None).executable),
+            Check("user of sandboxes", "this user" if drop_to() is None else f"user {drop_to()}"),
+            Check("limits of sandboxes", held),
+            Check("cgroups", None if cgroups.reason else "memory, cpu, pids", _unlimited(cgroups), needed=False),
         ]
+
+
+def _unlimited(cgroups: Cgroups) -> str:
+    return f"without them memory is watched, and CPU time isn't limited ({cgroups.reason})"
 
 
 def held_limits() -> frozenset[str]:
@@ -65,8 +71,8 @@ def held_limits() -> frozenset[str]:
     return _ALWAYS | {limit for limit, controller in _CONTROLLERS.items() if controller in controllers}
 
 
-def _tried(name: str, look: object) -> Check:
+def _tried(name: str, look: Callable[[], str]) -> Check:
     try:
-        return Check(name, str(look()) if callable(look) else None)
+        return Check(name, look())
     except ConfigError as error:
         return Check(name, None, str(error))

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import ray
 
-from agentfly.errors import ConfigError
+from agentfly.errors import AgentFlyError, ConfigError
+from agentfly.resources.signals import keeping_signal_handlers
 
 
 @contextmanager
@@ -22,6 +23,7 @@ def ray_cluster(address: str | None = None) -> Iterator[None]:
 
     Raises:
         ConfigError: nothing answers at the address.
+        AgentFlyError: Ray can't be started or joined.
     """
     if ray.is_initialized():
         yield
@@ -29,15 +31,24 @@ def ray_cluster(address: str | None = None) -> Iterator[None]:
     address = address or os.environ.get("RAY_ADDRESS")
     if address:
         _check_answers(address)
-        ray.init(address=address)
+        _connect(address)
     else:
         # A private cluster on loopback needs no token file in the user's home.
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        ray.init(address="local", include_dashboard=False)
+        _connect("local")
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    try:
+        with keeping_signal_handlers():
+            ray.init(address=address, include_dashboard=False if address == "local" else None)
+    except Exception as error:  # a bare one when the machine is too slow for Ray's patience
+        ray.shutdown()
+        raise AgentFlyError(f"Ray can't be used at {address!r}: {error}") from error
 
 
 def _check_answers(address: str) -> None:

@@ -30,6 +30,14 @@ def held(folder: Path) -> Command:
     return command
 
 
+def all_gone(run: Command) -> None:
+    """Nothing of a run is left, though its driver could no longer clean up."""
+    left = run.left(20)
+    # Ray's own two helpers look a minute for the head that has gone; they hold nothing of the run's.
+    assert set(left.values()) <= {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
+    assert run.left(120) == {}
+
+
 def checkpoints(output: Path) -> list[str]:
     return sorted(path.name for path in (output / "checkpoints").iterdir())
 
@@ -83,14 +91,14 @@ def test_a_second_ctrl_c_does_not_wait_for_anything(folder: Path) -> None:
     code = run.wait(60)
     seconds = time.monotonic() - started
     assert (code, seconds < 10) == (130, True), run.told
-    assert run.left(20) == {}
+    all_gone(run)
 
 
 def test_a_driver_that_is_killed_takes_everything_with_it(folder: Path) -> None:
     run = held(folder)
     run.process.kill()
     assert run.wait(10) == -signal.SIGKILL
-    assert run.left(20) == {}
+    all_gone(run)
 
 
 def test_ctrl_c_before_anything_has_begun_is_one_line(folder: Path) -> None:

@@ -129,7 +129,7 @@ def _start(job: TrainingJob, resume: bool) -> Start:
     place = None
     if resume:
         place = checkpoint.newest(_checkpoints(job))
-    elif checkpoint.list_checkpoints(_checkpoints(job)):
+    elif any(checkpoint.load_progress(earlier).step for earlier in checkpoint.list_checkpoints(_checkpoints(job))):
         raise ConfigError(
             f"output: {job.output} has checkpoints of an earlier run: resume it, or choose another folder"
         )

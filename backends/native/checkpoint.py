@@ -45,14 +45,12 @@ class Progress:
         version: of the policy's weights.
         tasks_drawn: how many of the endless shuffled sequence of tasks were used.
         trajectory_bytes: length of the file of trajectories.
-        best_reward: the best mean reward of an evaluation; None before the first.
     """
 
     step: int = 0
     version: int = 0
     tasks_drawn: int = 0
     trajectory_bytes: int = 0
-    best_reward: float | None = None
 
 
 def save(

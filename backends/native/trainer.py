@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,10 @@ from agentfly.rollout.storage import TrajectoryWriter
 from agentfly.rollout.trajectory import Group
 
 Log = Callable[[int, Mapping[str, float]], None]
+
+_log = logging.getLogger(__name__)
+# Ten times what bfloat16 explains; weights that did not arrive show as differences of about 1.
+_SUSPICIOUS_GAP = 0.5
 
 
 class RolloutSource(Protocol):
@@ -104,6 +109,7 @@ class Trainer:
         self._tokenizer = tokenizer
         self._log = log
         self._saved: Path | None = None
+        self._between_steps = True
         self.progress = progress or Progress()
         self.metrics: dict[str, float] = {}
 
@@ -133,14 +139,15 @@ class Trainer:
         before = self.progress
         groups = await self._roll_out(self._requests(before))
         rolled_out = time.monotonic()
-        for group in groups:
-            for trajectory in group:
-                writer.write(trajectory)
+        await compute(lambda _: _write(writer, groups))
+        self._check_failures(groups)
         metrics = rollout_metrics(groups, before.version)
 
         def learn(stopped: Callable[[], bool]) -> None:
             seed = derive_seed(self._options.seed, "minibatches", before.step)
+            self._between_steps = False
             learned = self._learner.update(groups, seed=seed, stopped=stopped)
+            self._between_steps = True
             if learned is not None:
                 metrics.update(learned)
                 self.progress = replace(
@@ -179,7 +186,6 @@ class Trainer:
         order = {request.id: index for index, request in enumerate(requests)}
         groups = [group async for group in self._source.run(requests)]
         groups.sort(key=lambda group: order[group.id])
-        self._check_failures(groups)
         return groups
 
     async def _evaluate(self) -> None:
@@ -192,10 +198,9 @@ class Trainer:
             )
             for index, task in enumerate(self._eval_tasks)
         ]
-        metrics = rollout_metrics(await self._roll_out(requests), self.progress.version)
-        reward = metrics["reward"]
-        best = self.progress.best_reward
-        self.progress = replace(self.progress, best_reward=reward if best is None else max(best, reward))
+        groups = await self._roll_out(requests)
+        self._check_failures(groups)
+        metrics = rollout_metrics(groups, self.progress.version)
         self._report({f"eval/{name}": value for name, value in metrics.items()})
 
     def _check_failures(self, groups: Sequence[Group]) -> None:
@@ -211,6 +216,13 @@ class Trainer:
         )
 
     def _report(self, metrics: Mapping[str, float]) -> None:
+        if metrics.get("logprob_gap", 0.0) > _SUSPICIOUS_GAP:
+            _log.warning(
+                "step %d: log-probabilities of the engine differ from the trainer's by up to %.2f: it may sample from "
+                "other weights, or in a coarser number format",
+                self.progress.step,
+                metrics["logprob_gap"],
+            )
         self.metrics.update(metrics)
         self._log(self.progress.step, metrics)
 
@@ -219,6 +231,9 @@ class Trainer:
         await self._source.update_weights(weights, self.progress.version)
 
     async def _save(self) -> None:
+        """Write a checkpoint, unless an error left the weights in the middle of a step."""
+        if not self._between_steps:
+            return
         progress = self.progress
         self._saved = await compute(
             lambda _: checkpoint.save(
@@ -230,3 +245,9 @@ class Trainer:
                 keep=self._options.keep,
             )
         )
+
+
+def _write(writer: TrajectoryWriter, groups: Sequence[Group]) -> None:
+    for group in groups:
+        for trajectory in group:
+            writer.write(trajectory)

@@ -16,7 +16,7 @@ from agentfly.models.tiny import build_tokenizer
 
 
 def save(folder: Path, learner: Learner, step: int, keep: int | None = None, tokenizer: Path | None = None) -> Path:
-    progress = Progress(step=step, version=step, tasks_drawn=4 * step, trajectory_bytes=100, best_reward=0.5)
+    progress = Progress(step=step, version=step, tasks_drawn=4 * step, trajectory_bytes=100)
     state = learner.optimizer.state()
     return checkpoint.save(folder, learner.policy.model, progress, state, keep=keep, tokenizer=tokenizer)
 
@@ -31,7 +31,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     torch.rand(3)
 
     assert place.name == "step-00000003"
-    assert checkpoint.load_progress(place) == Progress(3, 3, 12, 100, 0.5)
+    assert checkpoint.load_progress(place) == Progress(3, 3, 12, 100)
     loaded = Policy.load(place, device="cpu").weights()
     assert all((loaded[name] == array).all() for name, array in learner.policy.weights().items())
     restored = checkpoint.load_optimizer(checkpoint.newest(tmp_path / "checkpoints"))

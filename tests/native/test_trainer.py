@@ -181,3 +181,39 @@ async def test_cancelled_in_the_middle_of_an_update_nothing_is_half_done(tmp_pat
     assert checkpoint.load_progress(place).step == 0
     saved = Policy.load(place, device="cpu").weights()
     assert all((saved[name] == array).all() for name, array in before.items())
+
+
+async def test_an_error_in_the_middle_of_an_update_leaves_the_last_whole_checkpoint(tmp_path: Path) -> None:
+    run = trainer(tmp_path, options(4, group_size=40, checkpoint_every=1))
+    optimizer, step = run._learner.optimizer, run._learner.optimizer.step
+
+    def fail(loss: float) -> dict[str, float]:
+        metrics = step(loss)
+        if optimizer.steps == 3:
+            raise AgentFlyError("gradients are not finite")
+        return metrics
+
+    optimizer.step = fail  # type: ignore[method-assign]
+    with pytest.raises(AgentFlyError, match="not finite"):
+        await run.run()
+    assert checkpoint.newest(tmp_path / "checkpoints").name == "step-00000002"
+
+
+async def test_weights_that_do_not_arrive_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Deaf(BanditSource):
+        async def update_weights(self, weights: Mapping[str, Any], version: int) -> None:
+            self.version = version
+
+    run = trainer(tmp_path, options(30, group_size=12))
+    run._source = Deaf(tmp_path / "model")
+    await run.run()
+    assert "may sample from other weights" in caplog.text
+
+
+async def test_rollouts_that_stop_a_job_can_be_looked_at(tmp_path: Path) -> None:
+    run = trainer(tmp_path, options(2, max_failed_fraction=0.1))
+    run._source = BanditSource(tmp_path / "model", broken=0)
+    with pytest.raises(AgentFlyError):
+        await run.run()
+    failed = [t for t in read_jsonl(tmp_path / "trajectories.jsonl") if not t.trainable]
+    assert [trajectory.error for trajectory in failed] == ["the sandbox is gone"] * 3

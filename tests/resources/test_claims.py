@@ -123,6 +123,58 @@ def test_opposite_orders_on_pools_of_one() -> None:
     assert second in known.held
 
 
+def test_an_event_in_one_pool_lets_those_go_on_who_wait_in_another() -> None:
+    world = make_world({"p": 1, "q": 1})
+    start_all(world)
+    first = world.acquire("c", "p", holder="one", claims=("p", "q"))
+    start_all(world)
+    second = world.acquire("c", "q", holder="two", claims=("q", "p"))
+    start_all(world)
+    assert second in world.clients["c"].waiting
+    world.release("c", first)
+    assert second in world.clients["c"].held
+
+
+def test_who_can_not_finish_takes_nothing_from_those_who_can() -> None:
+    world = make_world({"p": 1, "q": 1})
+    start_all(world)
+    world.resize("q", 0, 0)
+    both = world.acquire("c", "p", holder="both", claims=("p", "q"))
+    single = world.acquire("c", "p", holder="single", claims=("p",))
+    start_all(world)
+    assert both in world.clients["c"].waiting, "q is drained"
+    assert single in world.clients["c"].held
+    world.release("c", single)
+    world.resize("q", 0, 1)
+    start_all(world)
+    assert both in world.clients["c"].held
+
+
+def test_claims_on_a_pool_that_shrinks_shrink_with_it() -> None:
+    world = make_world({"p": 3})
+    tickets = [world.acquire("c", "p", holder="greedy") for _ in range(3)]
+    for host_id in list(world.hosts):
+        world.fail(host_id)
+    world.resize("p", 0, 2)
+    world.advance(1.0)
+    start_all(world)
+    assert world.clients["c"].held.keys() == set(tickets[:2])
+
+
+def test_the_heir_of_a_shared_lease_counts_as_its_holder() -> None:
+    world = make_world({"p": 1, "q": 1})
+    start_all(world)
+    owner = world.acquire("c", "p", holder="owner", claims=("p", "q"), share="g")
+    heir = world.acquire("c", "p", holder="heir", claims=("p", "q"), share="g")
+    start_all(world)
+    world.release("c", owner)
+    other = world.acquire("c", "q", holder="other", claims=("q", "p"))
+    start_all(world)
+    assert other in world.clients["c"].waiting, "the heir has p and may want q"
+    world.release("c", heir)
+    assert other in world.clients["c"].held
+
+
 def test_a_holder_of_one_type_is_never_held_up() -> None:
     world = make_world({"p": 1, "q": 2})
     start_all(world)

@@ -185,6 +185,7 @@ class World:
         for request in sorted(waiting, key=lambda request: request.priority):
             self.arrival[request.ticket] = next(self.arrivals)
         actions, lost = self.core.rejoin(client, list(known.held.values()), waiting, self.now)
+        assert not (lost and self.core.recovering), "a lease was lost"
         for ticket in lost:
             del known.held[ticket]
         self.do(actions, repeated=True)
@@ -211,6 +212,7 @@ class World:
                 case StartHost(pool=pool, host=host, slots=slots):
                     assert host not in self.hosts, "host ids are never used again"
                     self.hosts[host] = WorldHost(pool, slots)
+                    self._check_room(pool)
                 case StopHost(host=host):
                     assert not any(lease.host == host for lease in self._all_leases()), "stopped under a lessee"
                     self.hosts.pop(host, None)
@@ -229,6 +231,7 @@ class World:
     def _granted(self, grant: Grant, lease: Lease, *, repeated: bool) -> None:
         client = self.clients.get(lease.client)
         assert client is not None, "granted to a dead client"
+        assert not self.core.recovering, "granted before all have spoken"
         request = client.waiting.pop(lease.ticket, None)
         if request is None:
             assert repeated, "granted twice"
@@ -270,6 +273,19 @@ class World:
             for ticket in [ticket for ticket, (_, lease) in known.held.items() if lease.host == host_id]:
                 del known.held[ticket]
         return host.pool
+
+    def _check_room(self, key: str) -> None:
+        """Nothing is started over the bound; what retires counts as far as it is in use."""
+        assert not self.core.recovering, "started before all have spoken"
+        hosts = next(pool.hosts for pool in self.core.pools if pool.key == key)
+        limits = self.pools[key]
+        in_use = {(lease.host, lease.slot) for lease in self._all_leases()}
+        in_use |= {(reset.host, reset.slot) for reset in self.resets}
+        size = 0
+        for host in hosts:
+            busy = sum((host.id, index) in in_use for index in range(len(host.slots)))
+            size += busy if host.retiring and not limits.shared else len(host.slots)
+        assert size <= limits.max_size, "started over the bound"
 
     # What must hold
 

@@ -7,15 +7,16 @@ import os
 import signal
 from collections.abc import AsyncIterator
 
-import psutil
 import pytest
+from sandbox.boxes import marked
 
 from agentfly.context import Context, Task
 from agentfly.resources import ManagerHandle, ResourceClient, start_manager, stop_manager
 from agentfly.resources.sandbox import SandboxSpec
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
-SPEC = SandboxSpec(name="pooled", slots=4, max_size=4, memory="256MiB", disk="1MiB")
+MARK = f"pooled-{os.urandom(8).hex()}"
+SPEC = SandboxSpec(name="pooled", slots=4, max_size=4, memory="256MiB", disk="1MiB", env={"MARK": MARK})
 
 
 @pytest.fixture
@@ -25,13 +26,9 @@ async def manager() -> AsyncIterator[ManagerHandle]:
     await stop_manager(handle)
 
 
-def sandboxes() -> list[psutil.Process]:
-    return [process for process in psutil.process_iter(["name"]) if process.info["name"] == "bwrap"]
-
-
 async def gone() -> bool:
-    for _ in range(200):
-        if not [process for process in sandboxes() if process.status() != psutil.STATUS_ZOMBIE]:
+    for _ in range(500):
+        if not marked(MARK):
             return True
         await asyncio.sleep(0.05)
     return False
@@ -65,8 +62,7 @@ async def test_sandboxes_die_with_a_host_that_is_killed(manager: ManagerHandle) 
     client = await ResourceClient.connect(manager)
     lease = await client.acquire(SPEC)
     assert (await lease.resource.run("sleep 600 & echo $!")).status == "ok"
-    hosts = {process.ppid() for process in sandboxes()} - {process.pid for process in sandboxes()}
-    (host,) = [pid for pid in hosts if "ray::" in " ".join(psutil.Process(pid).cmdline())]
+    (host,) = {process.ppid() for process in marked(MARK) if process.name() == "bwrap"} - {0}
     os.kill(host, signal.SIGKILL)
     assert await gone()
     lease.release()

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from itertools import count
-from typing import Self
+from typing import Self, cast
 
 from agentfly.resources.sandbox.inside.frames import Frame, Inbox, Value, encode
 
@@ -67,8 +67,7 @@ class Link(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -35,6 +35,7 @@ def ray_cluster(address: str | None = None) -> Iterator[None]:
     else:
         # A private cluster on loopback needs no token file in the user's home.
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         _connect("local")
     try:
         yield

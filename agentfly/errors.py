@@ -6,6 +6,11 @@ Every message says what failed, which object it was, and what to do about it.
 from __future__ import annotations
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, else its type: what others raise goes into our one line."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 class AgentFlyError(Exception):
     """Base of everything AgentFly raises on purpose."""
 

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -51,7 +52,7 @@ def load_object(reference: str, *, folder: Path | None = None) -> Any:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # importing runs the user's code
-        raise ConfigError(f"{source!r} can't be imported: {describe(error)}") from error
+        raise ConfigError(f"{source!r} can't be imported: {_told(error)}") from error
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -59,6 +60,15 @@ def load_object(reference: str, *, folder: Path | None = None) -> Any:
             raise ConfigError(f"{source!r} has no attribute {attribute!r}; it has: {names}")
         found = getattr(found, part)
     return found
+
+
+def _told(error: BaseException) -> str:
+    """Type, first line of the message, and the line of code, unless the message itself names it."""
+    said = next(iter(describe(error).splitlines()))
+    frame = next(reversed(traceback.extract_tb(error.__traceback__)), None)
+    if frame is None or isinstance(error, SyntaxError):
+        return said
+    return f"{said} ({frame.filename}, line {frame.lineno})"
 
 
 def _from_name(name: str, folder: Path) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +54,7 @@ def rollout(
 def demo(
     output: Annotated[Path, typer.Option(help="Folder for what the demo leaves.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 14,
 ) -> None:
     """Train a tiny model on tools in a sandbox, from nothing, in a few minutes."""
     from agentfly.cli.demo.command import run_demo
@@ -70,7 +71,9 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """Entry point: a job that is wrong ends with one line for each problem and exit code 2."""
+    """Entry point: a job that is wrong ends with one line for each problem and exit code 2, a failed one with 1."""
+    # The bars of models that are loaded and saved would stand between the steps.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     from agentfly.errors import AgentFlyError, ConfigError
 
     try:
@@ -78,6 +81,10 @@ def main() -> None:
     except AgentFlyError as error:
         print(f"agentfly: {error}", file=sys.stderr)  # noqa: T201
         raise SystemExit(2 if isinstance(error, ConfigError) else 1) from None
+    except OSError as error:  # a full disk, a folder that was taken away: nothing that a stack would explain
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"agentfly: {error.strerror or error}{where}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

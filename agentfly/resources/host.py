@@ -144,7 +144,7 @@ class ResourceHost:
         for start in self._starting:
             start.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
-        await asyncio.gather(*(place.end_calls() for place in self._places))
+        await asyncio.gather(*(place.close() for place in self._places))
         self._places = []
         await self._stop_all()
 

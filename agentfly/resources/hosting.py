@@ -236,6 +236,8 @@ class HostActors:
             if not await self._answers(host, error):
                 return  # its watch says so
             failure = f"the connection was lost ({type(error).__name__})"
+        if host.leaving:
+            return
         if failure is not None:
             _log.warning("pool %s: %s", host.spec.name, failure)
         ok = failure is None

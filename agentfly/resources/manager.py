@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import warnings
 from typing import Any
 from uuid import uuid4
 
@@ -53,7 +54,9 @@ class ResourceManager:
     """
 
     def __init__(self, job: str, client_ttl: float, event_log: str | None) -> None:
-        restarted = ray.get_runtime_context().was_current_actor_reconstructed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray warns of a method that it uses itself
+            restarted = ray.get_runtime_context().was_current_actor_reconstructed
         self._core = Scheduler(
             client_ttl,
             prefix=f"{uuid4().hex[:6]}-",

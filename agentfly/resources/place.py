@@ -31,8 +31,10 @@ class Place:
         self._name = name
         self._threads = threads
         self._calls: set[asyncio.Task[Any]] = set()
+        self._cleaners: set[asyncio.Task[Any]] = set()
         self._setup: asyncio.Task[Any] | None = None
         self._cleaning = asyncio.Lock()
+        self._closed = False
 
     async def call(self, epoch: int, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run a method for a lease.
@@ -68,15 +70,35 @@ class Place:
             await items.aclose()
 
     async def clean(self, epoch: int, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """End the calls of leases before the epoch, then do the work; one at a time."""
-        self._advance(epoch)
-        await self.end_calls()
-        async with self._cleaning:
-            return await work()
+        """End the calls of leases before the epoch, then do the work; one at a time.
 
-    async def end_calls(self) -> None:
+        Raises:
+            StaleLease: the place was closed meanwhile.
+            Exception: what the work raised.
+        """
+        self._advance(epoch)
+        await self._end(self._calls)
+        async with self._cleaning:
+            if self._closed:
+                raise StaleLease(f"the host of {self._name!r} is being stopped")
+            task = asyncio.create_task(work())
+            self._cleaners.add(task)
+            task.add_done_callback(self._cleaners.discard)
+            try:
+                return await task
+            except asyncio.CancelledError:
+                if self._closed:
+                    raise StaleLease(f"the host of {self._name!r} is being stopped") from None
+                raise
+
+    async def close(self) -> None:
+        """End calls and cleaning, so that the resource can be stopped: a reset could start it anew."""
+        self._closed = True
+        await self._end(self._calls | self._cleaners)
+
+    async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Cancel what runs; what doesn't heed that is left behind."""
-        running = list(self._calls)
+        running = list(tasks)
         for task in running:
             task.cancel()
         if running:

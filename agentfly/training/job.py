@@ -16,6 +16,10 @@ from agentfly.rollout.request import RolloutOptions
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
+# A number beyond these is a slip of the hand, and would fill the memory before anything is told.
+Workers = Annotated[int, Field(ge=1, le=10_000)]
+Rollouts = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 def _agent_or_place(value: object) -> object:
@@ -38,7 +42,7 @@ TaskSource = Annotated[str | list[InstanceOf[Task]], BeforeValidator(_tasks_or_p
 class _Part(BaseModel):
     """A part of a job: unknown keys are errors, values don't change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 class ModelConfig(_Part):
@@ -86,10 +90,10 @@ class RolloutConfig(_Part):
         num_cpus: what Ray reserves for each worker.
     """
 
-    group_size: Positive = 8
-    tasks_per_step: Positive = 16
-    workers: Positive = 1
-    concurrency: Positive = 64
+    group_size: Rollouts = 8
+    tasks_per_step: Rollouts = 16
+    workers: Workers = 1
+    concurrency: Rollouts = 64
     max_tokens: Positive = 512
     temperature: Annotated[float, Field(ge=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -156,7 +160,7 @@ class OptimizerConfig(_Part):
     """
 
     lr: Annotated[float, Field(gt=0)] = 1e-6
-    betas: tuple[Fraction, Fraction] = (0.9, 0.95)
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     grad_clip: Annotated[float, Field(gt=0)] | None = 1.0
     schedule: Literal["constant", "linear", "cosine"] = "constant"

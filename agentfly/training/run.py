@@ -66,8 +66,8 @@ def make_output(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise ConfigError(f"output: can't write to {folder}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"output: can't write to {folder}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _tasks(source: str | list[Task] | None, name: str, agent: Agent) -> list[Task]:

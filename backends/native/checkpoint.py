@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from agentfly.errors import ConfigError
+from agentfly.errors import AgentFlyError, ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -76,7 +76,7 @@ def save(
         The checkpoint's folder.
 
     Raises:
-        ConfigError: it can't be written.
+        AgentFlyError: it can't be written.
     """
     place = folder / f"step-{progress.step:08d}"
     try:
@@ -87,7 +87,7 @@ def save(
             torch.save({"optimizer": optimizer, "rng": torch.get_rng_state()}, temporary / _TENSORS_FILE)
             (temporary / _STATE_FILE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"can't write a checkpoint to {place}: {error.strerror or error}") from error
+        raise AgentFlyError(f"can't write a checkpoint to {place}: {error.strerror or error}") from error
     if keep is not None:
         for old in list_checkpoints(folder)[:-keep]:
             shutil.rmtree(old, ignore_errors=True)
@@ -121,7 +121,11 @@ def load_progress(checkpoint: Path) -> Progress:
         ConfigError: the file can't be read or isn't ours.
     """
     try:
-        return Progress(**json.loads((checkpoint / _STATE_FILE).read_text(encoding="utf-8")))
+        progress = Progress(**json.loads((checkpoint / _STATE_FILE).read_text(encoding="utf-8")))
+        for name in ("step", "version", "tasks_drawn", "trajectory_bytes"):
+            if not isinstance(getattr(progress, name), int):
+                raise TypeError(f"{name} is no whole number")
+        return progress
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{checkpoint / _STATE_FILE} is no trainer state: {error}") from error
 
@@ -134,10 +138,13 @@ def load_optimizer(checkpoint: Path) -> dict[str, Any]:
     """
     try:
         state = torch.load(checkpoint / _TENSORS_FILE, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises what its unpickler raises
-        raise ConfigError(f"{checkpoint / _TENSORS_FILE} can't be read: {error}") from error
-    torch.set_rng_state(state["rng"])
-    optimizer: dict[str, Any] = state["optimizer"]
+        torch.set_rng_state(state["rng"])
+        optimizer: dict[str, Any] = state["optimizer"]
+    except Exception as error:  # torch raises what its unpickler raises; its text advises to read unsafely
+        raise ConfigError(
+            f"{checkpoint / _TENSORS_FILE} is no state of an optimiser ({type(error).__name__}): remove this checkpoint "
+            "to go on from the one before it"
+        ) from error
     return optimizer
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from agentfly.errors import AgentFlyError, ConfigError
+from agentfly.errors import AgentFlyError, ConfigError, first_line
 
 Schedule = Literal["constant", "linear", "cosine"]
 
@@ -127,8 +127,15 @@ class Optimizer:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
-        self._adam.load_state_dict(state["adam"])
-        self.steps = state["steps"]
-        self.skipped = state["skipped"]
-        self._bad_in_a_row = state["bad_in_a_row"]
+        """Go on from a state.
+
+        Raises:
+            ConfigError: it is none, or that of another model.
+        """
+        try:
+            self._adam.load_state_dict(state["adam"])
+            self.steps = state["steps"]
+            self.skipped = state["skipped"]
+            self._bad_in_a_row = state["bad_in_a_row"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"the optimiser can't go on from its saved state: {first_line(error)}") from error

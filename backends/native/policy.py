@@ -11,7 +11,7 @@ import torch
 from agentfly.backends.native.batching import MicroBatch
 from agentfly.backends.native.logprobs import TokenScores, score_tokens
 
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -57,8 +57,8 @@ class Policy:
             model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
                 path, dtype=torch.float32, local_files_only=True
             )
-        except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"no causal language model can be loaded from {path}: {error}") from error
+        except Exception as error:  # transformers, safetensors and torch raise what they like
+            raise ConfigError(f"no causal language model can be loaded from {path}: {first_line(error)}") from error
         module = cast("torch.nn.Module", model)
         module.to(torch.device(device))
         return cls(model, temperature=temperature)

@@ -109,3 +109,8 @@ def test_sizes_that_cannot_be_are_refused(tmp_path: Path) -> None:
         build_model(tmp_path, vocab_size=300, hidden=30, heads=4)
     with pytest.raises(ConfigError, match="no tokenizer"):
         build_model(tmp_path)
+
+
+def test_the_base_of_the_positions_is_the_models(tmp_path: Path) -> None:
+    model = build_model(tmp_path, vocab_size=300, hidden=32, layers=1, heads=2, rope_theta=100.0)
+    assert model.config.rope_parameters["rope_theta"] == 100.0

@@ -52,6 +52,8 @@ def test_limits_of_version_two(tmp_path: Path) -> None:
     }
     (folder / "memory.events").write_text("low 0\noom 5\noom_kill 3\n")
     assert group.oom_kills() == 3
+    group.try_remove()
+    assert group.oom_kills() == 0
 
 
 def test_limits_of_version_one(tmp_path: Path) -> None:

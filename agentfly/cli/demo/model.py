@@ -17,7 +17,7 @@ from agentfly.rollout.chat_format import ChatFormat
 
 FAMILY = "qwen3"
 WARM_UP = WarmUpOptions(
-    steps=350,
+    steps=220,
     batch_size=32,
     optimizer=OptimizerOptions(lr=3e-3, schedule="linear", warmup_steps=20, final_fraction=0.0),
 )
@@ -45,7 +45,9 @@ def make_model(folder: Path, agent: Agent, seed: int, *, on_step: Callable[[int,
         plain.decode(encode_conversation(plain, t, tools).ids.tolist()) for t in traces[:_TRACES_FOR_THE_TOKENIZER]
     ]
     build_tokenizer(texts, 1024, folder)
-    build_model(folder, hidden=96, layers=2, heads=4, kv_heads=4, intermediate=192, max_context=512, seed=seed)
+    build_model(
+        folder, hidden=96, layers=2, heads=4, kv_heads=4, intermediate=192, max_context=512, seed=seed, rope_theta=100.0
+    )
     chat = ChatFormat.load(str(folder), family=FAMILY)
     policy = Policy.load(folder, device="cpu")
     warm_up(policy, [encode_conversation(chat, trace, tools) for trace in traces], WARM_UP, on_step=on_step)

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from agentfly.errors import ModelError
+from agentfly.errors import ModelError, first_line
 from agentfly.models.local import attention
 from agentfly.models.local.cache import CacheShape
 from agentfly.models.local.model import LocalModel
@@ -40,8 +40,8 @@ def load_model(path: str, *, dtype: str = "float32", device: str = "cpu", max_co
         _check(config, path)
         with _quiet():
             module: Any = AutoModelForCausalLM.from_pretrained(path, dtype=kind)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"can't load a causal language model from {path!r}: {_first_line(error)}") from error
+    except Exception as error:  # transformers, safetensors and torch raise what they like
+        raise ModelError(f"can't load a causal language model from {path!r}: {first_line(error)}") from error
     module = module.to(device).eval().requires_grad_(False)
     own_limit = getattr(config, "max_position_embeddings", None)
     if own_limit is None and max_context is None:
@@ -57,11 +57,6 @@ def load_model(path: str, *, dtype: str = "float32", device: str = "cpu", max_co
     except ModelError as error:
         raise ModelError(f"{path!r} ({type(module).__name__}): {error}") from error
     return model
-
-
-def _first_line(error: BaseException) -> str:
-    """An error's text in one line."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _torch_dtype(name: str) -> torch.dtype:

@@ -134,7 +134,8 @@ class RemoteRuntime:
 
     async def _ask(self, operation: str, fields: Mapping[str, Value], limit: float, parse: Callable[[Frame], T]) -> T:
         try:
-            answer = await asyncio.wait_for(self._link.ask(operation, fields), limit + _GRACE)
+            async with asyncio.timeout(limit + _GRACE):
+                answer = await self._link.ask(operation, fields)
             if "errno" not in answer:
                 return parse(answer)
             error = _os_error(answer, fields)

@@ -39,7 +39,7 @@ class Group:
 
     def __init__(self, folders: dict[Path, frozenset[str]]) -> None:
         self._folders = folders
-        self._memory = next((folder for folder, controllers in folders.items() if "memory" in controllers), None)
+        self._events: int | None = None
 
     def limit(self, limits: GroupLimits) -> None:
         """Set the limits.
@@ -53,6 +53,9 @@ class Group:
             for name, value in _swap(folder, controllers, limits):
                 with contextlib.suppress(OSError):  # a kernel without swap accounting
                     (folder / name).write_text(value)
+            if "memory" in controllers:
+                name = "memory.events" if (folder / "memory.events").exists() else "memory.oom_control"
+                self._events = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
 
     def add(self, pid: int) -> None:
         """Move a process in.
@@ -65,13 +68,11 @@ class Group:
 
     def oom_kills(self) -> int:
         """Processes that the kernel has killed here because memory ran out."""
-        if self._memory is None:
+        if self._events is None:
             return 0
-        for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(OSError, ValueError):
-                lines = (self._memory / name).read_text().splitlines()
-                return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-        return 0
+        # The descriptor is kept: this is asked with every call.
+        lines = os.pread(self._events, 4096, 0).splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(b"oom_kill "))
 
     def kill(self) -> None:
         """Kill every process in it."""
@@ -94,6 +95,9 @@ class Group:
 
     def try_remove(self) -> bool:
         """Remove what is empty of it; whether that was all."""
+        if self._events is not None:
+            os.close(self._events)
+            self._events = None
         for folder in list(self._folders):
             try:
                 folder.rmdir()

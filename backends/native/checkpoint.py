@@ -142,8 +142,8 @@ def load_optimizer(checkpoint: Path) -> dict[str, Any]:
         optimizer: dict[str, Any] = state["optimizer"]
     except Exception as error:  # torch raises what its unpickler raises; its text advises to read unsafely
         raise ConfigError(
-            f"{checkpoint / _TENSORS_FILE} is no state of an optimiser ({type(error).__name__}): remove this checkpoint "
-            "to go on from the one before it"
+            f"{checkpoint / _TENSORS_FILE} is no state of an optimiser ({type(error).__name__}): remove this "
+            "checkpoint to go on from the one before it"
         ) from error
     return optimizer
 

@@ -39,7 +39,7 @@ def run_rollout(path: Path, overrides: Sequence[str], *, samples: int, limit: in
     chosen = (eval_tasks or tasks)[:limit]
     console = Console()
     place = job.output / "rollouts.jsonl"
-    load_format(model)
+    load_format(model, agent.tools)
     make_output(job.output)
 
     async def run() -> list[Trajectory]:

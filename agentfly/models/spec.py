@@ -22,6 +22,7 @@ class ModelSpec(ResourceSpec[Any]):
         engine: `transformers`, `openai`, `scripted`, the name of an installed engine, or `module:Class`.
         path: the model: a Hugging Face folder for engines that load one; it also locates the tokenizer.
         family: the `renderers` family of its chat format; None finds out.
+        chat_options: of that family's renderer or of the chat template, such as `{"enable_thinking": False}`.
         options: of the engine; see its class.
         max_concurrency: calls in progress on one engine; the permits of its host.
         replicas: engines, each in a host of its own.
@@ -42,6 +43,7 @@ class ModelSpec(ResourceSpec[Any]):
     engine: str = "transformers"
     path: str = ""
     family: str | None = None
+    chat_options: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     max_concurrency: int = 256
     replicas: int = 1

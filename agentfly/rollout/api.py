@@ -50,7 +50,7 @@ async def arollout(
     rows = as_tasks(tasks)
     for row in rows:
         agent.check(row.fields)
-    load_format(model)
+    load_format(model, agent.tools)
     requests = [GroupRequest(f"{index}-{row.id}", row, group_size, seed) for index, row in enumerate(rows)]
     order = {request.id: index for index, request in enumerate(requests)}
     async with (

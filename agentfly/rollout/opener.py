@@ -12,13 +12,22 @@ from agentfly.rollout.chat_format import ChatFormat
 from agentfly.rollout.conversation import ChatConversation, Conversation, TokenConversation
 
 
-def load_format(model: ModelSpec) -> ChatFormat | None:
+def load_format(model: ModelSpec, tools: Sequence[Tool]) -> ChatFormat | None:
     """The chat format of a model that speaks tokens; None for one that speaks messages.
 
+    Args:
+        tools: of the agent; if there are any the format must be able to read calls.
+
     Raises:
-        ConfigError: the model's folder or its tokenizer isn't there, or the format isn't known.
+        ConfigError: the model's folder or its tokenizer isn't there, or the format isn't known, or it can't read the
+            tool calls that it writes.
     """
-    return None if model.speaks == "messages" else ChatFormat.load(model.path, family=model.family)
+    if model.speaks == "messages":
+        return None
+    chat = ChatFormat.load(model.path, family=model.family, options=model.chat_options)
+    if tools:
+        chat.check_tools()
+    return chat
 
 
 class ConversationOpener:
@@ -32,7 +41,7 @@ class ConversationOpener:
     def __init__(self, model: ModelSpec, tools: Sequence[Tool]) -> None:
         self._model = model
         self._schemas = [tool.spec for tool in tools]
-        self._format = load_format(model)
+        self._format = load_format(model, tools)
 
     async def open(self, ctx: Context, messages: Sequence[Message]) -> Conversation:
         """A conversation on an engine that is leased to the rollout.

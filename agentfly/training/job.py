@@ -52,6 +52,7 @@ class ModelConfig(_Part):
         engine: `transformers`, `openai`, `scripted`, an installed engine's name, or `module:Class`.
         path: model folder in Hugging Face form; also where the tokenizer is.
         family: the chat format's name, as the renderers library knows it; null finds out.
+        chat_options: of that format or of the chat template, such as `{enable_thinking: false}`.
         options: of the engine.
         max_concurrency: calls in progress on one engine.
         replicas: engines.
@@ -61,6 +62,7 @@ class ModelConfig(_Part):
     engine: str = "transformers"
     path: str = ""
     family: str | None = None
+    chat_options: dict[str, Any] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
     max_concurrency: Positive = 256
     replicas: Positive = 1

@@ -133,7 +133,7 @@ def _start(job: TrainingJob, resume: bool) -> Start:
         raise ConfigError(
             f"output: {job.output} has checkpoints of an earlier run: resume it, or choose another folder"
         )
-    ChatFormat.load(job.model.path, family=job.model.family).check()
+    ChatFormat.load(job.model.path, family=job.model.family, options=job.model.chat_options).check()
     temperature = job.rollout.temperature
     policy = Policy.load(place or job.model.path, temperature=temperature)
     updates = job.steps * job.algorithm.epochs * job.algorithm.minibatches

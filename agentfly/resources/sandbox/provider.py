@@ -9,7 +9,7 @@ from typing import Literal, Protocol, get_args
 from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult, Status
 from agentfly.resources.sandbox.settings import SandboxSettings
 
-Capability = Literal["python", "isolation", "network", "mounts", "packages", "fork", "pause", "snapshot"]
+Capability = Literal["python", "isolation", "network", "mounts", "packages", "fork", "pause", "snapshot", "image"]
 Limit = Literal["memory", "cpus", "processes", "disk", "files"]
 LIMITS: tuple[Limit, ...] = get_args(Limit)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from agentfly.errors import ResourceDied, ToolError
 from agentfly.resources.resource import Resource
 from agentfly.resources.sandbox.provider import Command, Runtime, SandboxEnded
-from agentfly.resources.sandbox.providers import provider_named
+from agentfly.resources.sandbox.providers import check_settings, provider_named
 from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -31,17 +32,35 @@ class Sandbox(Resource):
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
         self._provider = provider_named(settings.provider)
+        self._image = settings.image
         self._runtime: Runtime | None = None
         self._files: dict[str, bytes] = {}
         self._renewing = asyncio.Lock()
 
     async def start(self) -> None:
-        self._runtime = await self._provider.start(self._settings)
+        self._image = self._settings.image
+        await self._begin()
 
-    async def setup(self, files: Mapping[str, str | bytes] | None = None) -> None:
-        """Write the files that a rollout begins with, by their paths in the workspace."""
+    async def setup(self, files: Mapping[str, str | bytes] | None = None, *, image: str | None = None) -> None:
+        """Write the files that a rollout begins with, by their paths in the workspace.
+
+        Args:
+            files: by path.
+            image: what this sandbox is made from, where its spec's own image won't do; it is started anew with it.
+
+        Raises:
+            ConfigError: its provider has no images.
+        """
+        if image is not None and image != self._image:
+            await self._become(image)
         self._files = {path: _bytes(content) for path, content in (files or {}).items()}
         await self._write_files()
+
+    async def renew(self, files: Mapping[str, str | bytes] | None = None) -> None:
+        """End everything inside, and go on in a new sandbox of the same kind with these files and no others."""
+        await self.stop()
+        await self._begin()
+        await self.setup(files)
 
     async def reset(self) -> None:
         await self.stop()
@@ -164,10 +183,19 @@ class Sandbox(Resource):
                 return  # somebody else's call has met it first
             await runtime.kill()
             try:
-                self._runtime = await self._provider.start(self._settings)
+                await self._begin()
                 await self._write_files()
             except Exception as error:
                 raise ResourceDied(f"the sandbox ended, and another one can't be had: {error}") from None
+
+    async def _become(self, image: str) -> None:
+        check_settings(replace(self._settings, image=image))
+        await self.stop()
+        self._image = image
+        await self._begin()
+
+    async def _begin(self) -> None:
+        self._runtime = await self._provider.start(replace(self._settings, image=self._image))
 
     async def _write_files(self) -> None:
         for path, content in self._files.items():

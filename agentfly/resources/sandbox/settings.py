@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -24,3 +25,5 @@ class SandboxSettings:
     python: str | None
     packages: bool
     require: tuple[str, ...]
+    image: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentfly.errors import ConfigError
-from agentfly.resources.sandbox.providers import provider_named
+from agentfly.resources.sandbox.providers import check_settings
 from agentfly.resources.sandbox.sandbox import Sandbox
 from agentfly.resources.sandbox.settings import SandboxSettings
 from agentfly.resources.spec import ResourceSpec
@@ -23,8 +23,8 @@ class SandboxSpec(ResourceSpec[Sandbox]):
     Give all arguments by name.
 
     Attributes:
-        provider: what isolates. `bubblewrap` is the embedded one; `process` isolates nothing; other packages may
-            bring more.
+        provider: what isolates. `bubblewrap` is the embedded one; see docs/sandboxes.md for `sandlock`, `docker`,
+            `e2b`, and `process`, which isolates nothing; other packages may bring more.
         memory: of all processes together, such as `512MiB`; where the machine doesn't let us limit that (see
             `agentfly doctor`), it is watched instead.
         disk: size of the workspace and of `/tmp`, each kept in memory, and of each file in them.
@@ -40,6 +40,9 @@ class SandboxSpec(ResourceSpec[Sandbox]):
         python: path of the Python inside; None takes the one that AgentFly itself runs on, or the system's.
         packages: whether the packages that are installed beside AgentFly can be imported inside.
         require: limits without which no sandbox may start, of `memory`, `cpus`, `processes`, `disk` and `files`.
+        image: what it is made from, with providers that have such a thing: an image of `docker`, a template of
+            `e2b`. A lease may name another one: `setup={"image": ...}`.
+        provider_options: settings of the provider's own.
     """
 
     resource: type[Sandbox] = field(init=False, default=Sandbox)
@@ -59,6 +62,8 @@ class SandboxSpec(ResourceSpec[Sandbox]):
     python: str | None = None
     packages: bool = False
     require: Sequence[str] = ()
+    image: str | None = None
+    provider_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = f"sandbox spec {self.name or 'Sandbox'!r}"
@@ -80,9 +85,11 @@ class SandboxSpec(ResourceSpec[Sandbox]):
             python=self.python,
             packages=self.packages,
             require=tuple(self.require),
+            image=self.image,
+            options=dict(self.provider_options),
         )
         try:
-            provider_named(self.provider).check(settings)
+            check_settings(settings)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         object.__setattr__(self, "args", {"settings": settings})

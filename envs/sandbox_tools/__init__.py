@@ -1,0 +1,7 @@
+"""Tools that come with sandboxes, and rewards that run what a rollout left in its own."""
+
+from agentfly.envs.sandbox_tools.factory import TOOL_NAMES, ToolName, sandbox_tools
+from agentfly.envs.sandbox_tools.policy import ShellPolicy
+from agentfly.envs.sandbox_tools.workspace import Workspace
+
+__all__ = ["TOOL_NAMES", "ShellPolicy", "ToolName", "Workspace", "sandbox_tools"]

@@ -260,13 +260,18 @@ class ResourceManager:
         self._carry_out(self._core.recovered(time.monotonic()))
 
 
-def start_manager(job: str, *, client_ttl: float = 15.0, event_log: str | None = None) -> ManagerHandle:
+def start_manager(
+    job: str, *, client_ttl: float = 15.0, event_log: str | None = None, join: bool = False
+) -> ManagerHandle:
     """Start a job's resource manager. Ray must be connected.
+
+    It ends with the process that started it, and its hosts after it.
 
     Args:
         job: unique in the cluster.
         client_ttl: seconds of silence after which a client process counts as dead and its leases come home.
         event_log: file that gets a line of JSON for every lease, on the manager's node.
+        join: take the manager that another process of the job has started, if there is one.
     """
     actor = ray.remote(ResourceManager).options(
         name=_name(job),
@@ -274,6 +279,7 @@ def start_manager(job: str, *, client_ttl: float = 15.0, event_log: str | None =
         num_cpus=0,
         max_concurrency=100_000,
         max_restarts=-1,
+        get_if_exists=join,
     )
     return actor.remote(job, client_ttl, event_log)
 

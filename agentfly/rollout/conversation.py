@@ -64,6 +64,7 @@ class TokenConversation:
         tools: function schemas in OpenAI form.
         session: names the conversation to the engine.
         max_context: the engine's limit, in tokens.
+        opening: tokens of the first prompt, where they are known already; rendered when None.
 
     Raises:
         ConfigError: the format has no form for the opening.
@@ -78,6 +79,7 @@ class TokenConversation:
         *,
         session: str,
         max_context: int,
+        opening: Sequence[int] | None = None,
     ) -> None:
         self.messages: list[Message] = list(messages)
         self._engine = engine
@@ -89,7 +91,7 @@ class TokenConversation:
         self._turns = 0
         self._last: tuple[list[int], list[int]] = ([], [])
         self._said = 0
-        self._prompt: list[int] | None = format.render(self.messages, tools)
+        self._prompt: list[int] | None = format.render(self.messages, tools) if opening is None else list(opening)
 
     @property
     def max_context(self) -> int:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from agentfly.agent import Agent
-from agentfly.context import Context, LeaseBook
-from agentfly.errors import ModelError, ResourceError
+from agentfly.context import LeaseBook
 from agentfly.models.spec import ModelSpec
 from agentfly.resources import ResourceClient
-from agentfly.rollout.conversation import Conversation
-from agentfly.rollout.loop import InfrastructureFault, RolloutLoop
 from agentfly.rollout.opener import ConversationOpener
+from agentfly.rollout.player import RolloutPlayer
 from agentfly.rollout.request import RolloutOptions, RolloutRequest
 from agentfly.rollout.trajectory import Trajectory
-
-_log = logging.getLogger(__name__)
 
 
 class WorkSource(Protocol):
@@ -44,15 +39,19 @@ class RolloutWorker:
     """
 
     def __init__(self, agent: Agent, model: ModelSpec, options: RolloutOptions, client: ResourceClient) -> None:
-        self._agent = agent
-        self._model = model
         self._options = options
-        self._client = client
         self._opener = ConversationOpener(model, agent.tools)
         self._running: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._global = LeaseBook()
-        self._claims = (model, *(spec for tool in agent.tools for spec in tool.claims))
+        self._player = RolloutPlayer(
+            agent,
+            client,
+            claims=(model, *(spec for tool in agent.tools for spec in tool.claims)),
+            shared=self._global,
+            timeout=options.timeout,
+            max_attempts=options.max_attempts,
+        )
 
     async def run(self, source: WorkSource, emit: Callable[[Trajectory], None]) -> None:
         """Pull, play, emit. On a closed source running rollouts are cancelled and give back what they hold."""
@@ -87,7 +86,7 @@ class RolloutWorker:
 
     def _start(self, request: RolloutRequest, emit: Callable[[Trajectory], None]) -> None:
         async def play() -> None:
-            emit(await self.rollout(request))
+            emit(await self._player.play(request, self._opener, self._options.sampling))
 
         task = asyncio.create_task(play(), name=request.id)
         self._running.add(task)
@@ -96,64 +95,3 @@ class RolloutWorker:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         self._wake.set()
-
-    async def rollout(self, request: RolloutRequest) -> Trajectory:
-        """Play one rollout, starting over after infrastructure faults; never raises but for cancellation."""
-        fault: Exception | None = None
-        attempts = self._options.max_attempts
-        for attempt in range(request.attempt, attempts):
-            try:
-                return await self._attempt(request, attempt)
-            except InfrastructureFault as error:
-                _log.warning("rollout %s, attempt %d: %s", request.id, attempt, error)
-                fault = error
-            except Exception as error:  # a bug of ours or of the agent's opening must not take the worker down
-                _log.exception("rollout %s failed", request.id)
-                return _failed(request, attempt, f"{type(error).__name__}: {error}")
-        return _failed(request, attempts, f"gave up after {attempts} attempts; the last: {fault}")
-
-    async def _attempt(self, request: RolloutRequest, attempt: int) -> Trajectory:
-        ctx = Context(
-            rollout_id=request.id,
-            group_id=request.group_id,
-            task=request.task,
-            seed=request.seed,
-            client=self._client,
-            priority=float(request.age),
-            claims=self._claims,
-            shared=self._global,
-        )
-        try:
-            trajectory = Trajectory(request.id, request.group_id, request.index, request.task, attempt=attempt)
-            conversation = await self._open(request, ctx)
-            loop = RolloutLoop(
-                self._agent,
-                conversation,
-                ctx,
-                trajectory,
-                sampling=self._options.sampling,
-                seed=request.seed,
-                timeout=self._options.timeout,
-            )
-            return await loop.run()
-        finally:
-            await ctx.close()
-
-    async def _open(self, request: RolloutRequest, ctx: Context) -> Conversation:
-        messages = self._agent.open(request.task)
-        try:
-            return await self._opener.open(ctx, messages)
-        except (ResourceError, ModelError) as error:
-            raise InfrastructureFault(f"no model: {error}") from error
-
-
-def _failed(request: RolloutRequest, attempt: int, error: str) -> Trajectory:
-    return Trajectory(
-        request.id,
-        request.group_id,
-        request.index,
-        request.task,
-        finish_reason="error",
-        attempt=attempt,
-        error=error,
-    )

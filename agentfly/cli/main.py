@@ -54,7 +54,7 @@ def rollout(
 def demo(
     output: Annotated[Path, typer.Option(help="Folder for what the demo leaves.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 14,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
 ) -> None:
     """Train a tiny model on tools in a sandbox, from nothing, in a few minutes."""
     from agentfly.cli.demo.command import run_demo

@@ -76,7 +76,7 @@ def _job(output: Path, seed: int, steps: int) -> TrainingJob:
         rollout=RolloutConfig(group_size=8, tasks_per_step=16, concurrency=128, max_tokens=48),
         optimizer=OptimizerConfig(lr=7e-4, schedule="linear", warmup_steps=2),
         steps=steps,
-        eval_every=7,
+        eval_every=10,
         seed=seed,
         output=output,
     )

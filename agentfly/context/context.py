@@ -28,6 +28,7 @@ class Context:
         rollout_id, group_id: unique in the job.
         task: what was asked.
         turn: of the conversation, from 0.
+        priority: of its requests, lower first.
         rng: seeded by the rollout: the same rollout draws the same numbers.
         metrics: what was logged.
         faults: the engine's ledger; nobody else writes it.
@@ -60,7 +61,7 @@ class Context:
         self.metrics: dict[str, float] = {}
         self.faults: list[Fault] = []
         self._client = client
-        self._priority = priority
+        self.priority = priority
         self._claims = claims
         # Attempts at one rollout follow each other so closely that their leases may overlap.
         self._holder = f"{rollout_id}:{uuid4().hex[:8]}"
@@ -108,7 +109,7 @@ class Context:
         async def acquire() -> Lease[R]:
             return await client.acquire(
                 spec,
-                priority=self._priority,
+                priority=self.priority,
                 holder=self._holder if owned else "",
                 claims=self._claims if owned else (),
                 share={"group": f"group {self.group_id}", "global": "global"}.get(scope, ""),

@@ -7,9 +7,11 @@ trained on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypedDict
+
+FinishReason = Literal["stop", "length", "abort"]
 
 
 class Message(TypedDict, total=False):
@@ -32,6 +34,8 @@ class Sampling:
         temperature: 0 takes the most likely token.
         top_p, top_k, min_p: the usual truncations; 1.0, 0 and 0.0 switch them off.
         stop_token_ids: a completion ends with (and includes) the first of these.
+        stop: a completion ends with the token that completes the first of these texts. Its tokens are kept as they
+            were sampled; of its text, what comes before the stop is shown.
         seed: the same seed, prompt and weights give the same completion, whatever else is in the
             batch; None draws one.
     """
@@ -42,6 +46,7 @@ class Sampling:
     top_k: int = 0
     min_p: float = 0.0
     stop_token_ids: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()
     seed: int | None = None
 
 
@@ -54,13 +59,43 @@ class Completion:
         logprobs: log-probability of each under the distribution it was drawn from (after
             temperature and truncation).
         policy_versions: version of the weights that drew each token.
-        finish_reason: `stop` (a stop token), `length` (max_tokens or the context's end), `abort`.
+        finish_reason: `stop` (a stop token or text), `length` (max_tokens or the context's end), `abort`.
+        stop: the stop text that ended it; None when a token did, or nothing.
     """
 
     ids: Sequence[int]
     logprobs: Sequence[float]
     policy_versions: Sequence[int]
-    finish_reason: Literal["stop", "length", "abort"]
+    finish_reason: FinishReason
+    stop: str | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a completion on its way: what was sampled since the piece before.
+
+    Attributes:
+        ids, logprobs, policy_versions: as in `Completion`; may be empty in the last piece.
+        finish_reason: of the whole completion in its last piece, None before.
+        stop: in the last piece, as in `Completion`.
+    """
+
+    ids: Sequence[int]
+    logprobs: Sequence[float]
+    policy_versions: Sequence[int]
+    finish_reason: FinishReason | None = None
+    stop: str | None = None
+
+
+def piece_of(completion: Completion, start: int = 0) -> Piece:
+    """The last piece of a completion, of which `start` tokens have been told."""
+    return Piece(
+        completion.ids[start:],
+        completion.logprobs[start:],
+        completion.policy_versions[start:],
+        completion.finish_reason,
+        completion.stop,
+    )
 
 
 @dataclass(frozen=True)
@@ -95,8 +130,22 @@ class Engine(Protocol):
         """
         ...
 
+    def stream(
+        self, prompt_ids: Sequence[int], sampling: Sampling, *, session: str = "", priority: int = 0
+    ) -> AsyncIterator[Piece]:
+        """As `generate`, told while it is sampled; who stops listening cancels it."""
+        ...
+
     async def abort(self, session: str) -> None:
         """End the session's running calls with what they have, and forget its cache."""
+        ...
+
+    async def pause(self) -> None:
+        """Sample nothing until `resume`; calls wait. Returns when nothing is being computed."""
+        ...
+
+    async def resume(self) -> None:
+        """Go on after `pause`."""
         ...
 
     async def update_weights(self, weights: Mapping[str, Any], version: int) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError, ModelError
-from agentfly.models.engine import Completion, EngineInfo, Sampling
+from agentfly.models.engine import Completion, EngineInfo, FinishReason, Piece, Sampling, piece_of
+from agentfly.models.stopping import StopText
 from agentfly.resources.resource import Resource
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 # Text of the whole prompt, number of the turn in its conversation, seed of the sampling (0 when none) -> completion.
 Script = Callable[[str, int, int], str]
-FinishReason = Literal["stop", "length", "abort"]
 
 _MAX_SESSIONS = 100_000
 
@@ -50,6 +50,8 @@ class ScriptedEngine(Resource):
         self._version = 0
         self._turns: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._running: dict[str, set[asyncio.Event]] = {}
+        self._going = asyncio.Event()
+        self._going.set()
         self._prompt_tokens = 0
         self._generated_tokens = 0
 
@@ -79,15 +81,35 @@ class ScriptedEngine(Resource):
         room = min(sampling.max_tokens, self._max_context - len(prompt_ids))
         if room < 1:
             raise ModelError(f"a prompt of {len(prompt_ids)} tokens leaves no room in a context of {self._max_context}")
-        written = self._write(prompt_ids, sampling, self._turn(session, prompt_ids))
+        written, stop = self._write(prompt_ids, sampling, self._turn(session, prompt_ids))
         ids = written[:room]
+        await self._going.wait()
         version = self._version
         done = await self._take_time(session, len(ids))
         reason: FinishReason = "abort" if done < len(ids) else "stop" if len(written) <= room else "length"
         ids = ids[:done]
         self._prompt_tokens += len(prompt_ids)
         self._generated_tokens += len(ids)
-        return Completion(ids, [0.0] * len(ids), [version] * len(ids), reason)
+        return Completion(ids, [0.0] * len(ids), [version] * len(ids), reason, stop if reason == "stop" else None)
+
+    async def stream(
+        self, prompt_ids: Sequence[int], sampling: Sampling, *, session: str = "", priority: int = 0
+    ) -> AsyncIterator[Piece]:
+        """As `Engine.stream`: a piece for each token, all of them at the end of the time that they take."""
+        completion = await self.generate(prompt_ids, sampling, session=session, priority=priority)
+        told = max(0, len(completion.ids) - 1)
+        for index in range(told):
+            part = slice(index, index + 1)
+            yield Piece(completion.ids[part], completion.logprobs[part], completion.policy_versions[part])
+        yield piece_of(completion, told)
+
+    async def pause(self) -> None:
+        """Begin no further completion until `resume`."""
+        self._going.clear()
+
+    async def resume(self) -> None:
+        """Go on after `pause`."""
+        self._going.set()
 
     async def abort(self, session: str) -> None:
         """End the session's running calls with what they have."""
@@ -112,11 +134,11 @@ class ScriptedEngine(Resource):
             "running": float(sum(map(len, self._running.values()))),
         }
 
-    def _write(self, prompt_ids: Sequence[int], sampling: Sampling, turn: int) -> list[int]:
-        """The whole completion, ended by a stop token when there are any."""
+    def _write(self, prompt_ids: Sequence[int], sampling: Sampling, turn: int) -> tuple[list[int], str | None]:
+        """The whole completion, ended by a stop token when there are any, and the stop text that cut it."""
         if self._tokenizer is None:
             raise ModelError("the scripted engine is not started")
-        prompt = self._tokenizer.decode(list(prompt_ids), skip_special_tokens=False)
+        prompt = self._decode(prompt_ids)
         try:
             text = self._script(prompt, turn, sampling.seed or 0)
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
@@ -125,9 +147,18 @@ class ScriptedEngine(Resource):
         except Exception as error:  # a script is code of others
             raise ModelError(f"the script raised {type(error).__name__}: {error}") from error
         end = next((index for index, token in enumerate(ids) if token in sampling.stop_token_ids), None)
-        if end is not None:
-            return ids[: end + 1]
-        return [*ids, *sampling.stop_token_ids[:1]]
+        ids = ids[: end + 1] if end is not None else [*ids, *sampling.stop_token_ids[:1]]
+        if sampling.stop:
+            stop_text = StopText(sampling.stop, self._decode)
+            for length in range(1, len(ids) + 1):
+                if (stop := stop_text.found(ids[:length])) is not None:
+                    return ids[:length], stop
+        return ids, None
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        if self._tokenizer is None:
+            raise ModelError("the scripted engine is not started")
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def _turn(self, session: str, prompt_ids: Sequence[int]) -> int:
         """Number of the session's turn; the opening prompt again is the same session starting over."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.models.engine import Message
+from agentfly.models.stopping import shown
 from agentfly.rollout.bridge import TemplateGrammar
 from agentfly.rollout.grammar import FamilyGrammar, Grammar, ParsedText, Tools, before_stop
 from agentfly.rollout.hermes import parse_calls
@@ -100,7 +101,13 @@ class ChatFormat:
             ) from error
 
     def parse(
-        self, completion_ids: Sequence[int], tools: Tools, prompt_ids: Sequence[int], *, turn: int = 0
+        self,
+        completion_ids: Sequence[int],
+        tools: Tools,
+        prompt_ids: Sequence[int],
+        *,
+        turn: int = 0,
+        stop: str | None = None,
     ) -> AssistantTurn:
         """Understand a completion; never raises, whatever was sampled.
 
@@ -109,8 +116,10 @@ class ChatFormat:
             tools: schemas that the model was shown.
             prompt_ids: what it was sampled after.
             turn: number of the turn in the conversation, which makes the ids of its calls.
+            stop: the stop text that ended it: what comes before is understood, the rest isn't shown.
         """
-        ids = [int(token) for token in completion_ids]
+        sampled = [int(token) for token in completion_ids]
+        ids = sampled if stop is None else self.encode(shown(self.decode(sampled), stop))
         try:
             parsed = self._grammar.parse(ids, tools, prompt_ids)
         except Exception:  # parsers of others meet whatever a policy samples
@@ -118,8 +127,8 @@ class ChatFormat:
         raw = list(parsed.calls)
         calls = [read_call(call, call.id or call_id(turn, index)) for index, call in enumerate(raw)]
         message = assistant_message(_content(parsed, calls), parsed.reasoning, raw, calls)
-        stopped = bool(ids) and ids[-1] in self.stop_token_ids
-        return AssistantTurn(message, calls, "stop" if stopped else "length", not stopped, len(ids))
+        stopped = stop is not None or (bool(ids) and ids[-1] in self.stop_token_ids)
+        return AssistantTurn(message, calls, "stop" if stopped else "length", not stopped, len(sampled))
 
     def bridge(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from agentfly.errors import ModelError
+from agentfly.errors import ConfigError, ModelError
 from agentfly.models.engine import ChatEngine, Completion, Engine, Message, Sampling
 from agentfly.rollout.chat_format import ChatFormat
 from agentfly.rollout.trajectory import Segment, SegmentBuilder
@@ -50,6 +50,10 @@ class Conversation(Protocol):
         """The tokens so far; empty for an engine that gives none."""
         ...
 
+    def drift(self) -> bool | None:
+        """Whether the last prompt differs from the whole conversation rendered anew; None where that can't be said."""
+        ...
+
 
 class TokenConversation:
     """A conversation in exact tokens: what was sampled is kept, history is never tokenised again.
@@ -65,6 +69,7 @@ class TokenConversation:
         session: names the conversation to the engine.
         max_context: the engine's limit, in tokens.
         opening: tokens of the first prompt, where they are known already; rendered when None.
+        priority: of its calls, lower runs earlier when the engine is full.
 
     Raises:
         ConfigError: the format has no form for the opening.
@@ -80,6 +85,7 @@ class TokenConversation:
         session: str,
         max_context: int,
         opening: Sequence[int] | None = None,
+        priority: int = 0,
     ) -> None:
         self.messages: list[Message] = list(messages)
         self._engine = engine
@@ -87,6 +93,7 @@ class TokenConversation:
         self._tools = tools
         self._session = session
         self._max_context = max_context
+        self._priority = priority
         self._builders: list[SegmentBuilder] = []
         self._turns = 0
         self._last: tuple[list[int], list[int]] = ([], [])
@@ -123,12 +130,21 @@ class TokenConversation:
             raise ValueError(f"the prompt of {len(prompt)} tokens leaves no room in a context of {self._max_context}")
         stops = dict.fromkeys((*sampling.stop_token_ids, *self._format.stop_token_ids))
         limited = replace(sampling, max_tokens=min(sampling.max_tokens, room), stop_token_ids=tuple(stops))
-        completion = await self._engine.generate(prompt, limited, session=self._session)
+        completion = await self._engine.generate(prompt, limited, session=self._session, priority=self._priority)
         self._check(completion)
         return self._commit(prompt, completion)
 
     def segments(self) -> list[Segment]:
         return [builder.build() for builder in self._builders]
+
+    def drift(self) -> bool | None:
+        """What the model saw last, against what a renderer makes of the messages: None before a second turn."""
+        if self._turns < 2:
+            return None
+        try:
+            return self._format.render(self.messages[: self._said - 1], self._tools) != self._last[0]
+        except ConfigError:
+            return True  # a conversation that was extended, and that the format wouldn't write so at all
 
     def _next_prompt(self) -> list[int]:
         if self._prompt is None:
@@ -158,7 +174,7 @@ class TokenConversation:
             self._builders.append(builder)
         builder.add_context(prompt[stands:])
         builder.add_sampled(sampled, completion.logprobs, completion.policy_versions)
-        turn = self._format.parse(sampled, self._tools, prompt, turn=self._turns)
+        turn = self._format.parse(sampled, self._tools, prompt, turn=self._turns, stop=completion.stop)
         self.messages.append(turn.message)
         self._last, self._said, self._turns, self._prompt = (prompt, sampled), len(self.messages), self._turns + 1, None
         cut = completion.finish_reason == "length"
@@ -197,6 +213,9 @@ class ChatConversation:
 
     def segments(self) -> list[Segment]:
         return []
+
+    def drift(self) -> None:
+        return None
 
     async def next(self, sampling: Sampling) -> AssistantTurn:
         answer = await self._engine.chat(self.messages, self._tools, sampling, session=self._session)

@@ -15,7 +15,7 @@ from agentfly.errors import AgentFlyError, Deadlock, ModelError, ResourceDied, R
 from agentfly.models.engine import Message, Sampling
 from agentfly.rollout.conversation import AssistantTurn, Conversation, ParsedCall
 from agentfly.rollout.seeds import derive_seed
-from agentfly.rollout.trajectory import FinishReason, Timing, Trajectory
+from agentfly.rollout.trajectory import FinishReason, Segment, Timing, Trajectory
 
 _Stage = Literal["generating", "tools", "reward"]
 _LOSSES = (ResourceDied.__name__, StaleLease.__name__, Deadlock.__name__)
@@ -79,6 +79,7 @@ class RolloutLoop:
             trajectory.finish_reason = "timeout"
         trajectory.messages = list(self._conversation.messages)
         trajectory.segments = self._conversation.segments()
+        trajectory.metrics.update(stream_metrics(trajectory.segments, self._conversation.drift()))
         await self._reward()
         trajectory.metrics.update(self._ctx.metrics)
         trajectory.timing.waiting = self._ctx.waited
@@ -201,6 +202,17 @@ class RolloutLoop:
             yield
         finally:
             setattr(timing, stage, getattr(timing, stage) + max(0.0, clock() - started))
+
+
+def stream_metrics(segments: Sequence[Segment], drift: bool | None) -> dict[str, float]:
+    """How true a rollout's tokens are to its template: the job reports the means.
+
+    Args:
+        segments: of the rollout; more than one where the format couldn't be extended.
+        drift: whether rendering the conversation anew would have given other tokens; None when that isn't known.
+    """
+    metrics = {"segments": float(len(segments))} if segments else {}
+    return metrics if drift is None else {**metrics, "drift": float(drift)}
 
 
 def _observation(call: ParsedCall, result: ToolResult) -> Message:

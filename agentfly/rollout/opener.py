@@ -54,5 +54,11 @@ class ConversationOpener:
             return ChatConversation(engine, messages, self._schemas, session=ctx.rollout_id)
         info = await engine.info()
         return TokenConversation(
-            engine, self._format, messages, self._schemas, session=ctx.rollout_id, max_context=info.max_context
+            engine,
+            self._format,
+            messages,
+            self._schemas,
+            session=ctx.rollout_id,
+            max_context=info.max_context,
+            priority=int(ctx.priority),
         )

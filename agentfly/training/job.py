@@ -85,7 +85,7 @@ class RolloutConfig(_Part):
         group_size: rollouts of each task.
         tasks_per_step: groups that one update learns from.
         workers: rollout processes; concurrency: rollouts at once in each.
-        max_tokens, temperature, top_p, top_k, min_p: of sampling.
+        max_tokens, temperature, top_p, top_k, min_p, stop: of sampling; `stop` are texts that end a completion.
         timeout: seconds a rollout may work; null is no limit.
         max_attempts: runs of one rollout before infrastructure faults end it.
         max_failed_fraction: of a step's rollouts may be unfit for training; more ends the job.
@@ -101,6 +101,7 @@ class RolloutConfig(_Part):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Natural = 0
     min_p: Fraction = 0.0
+    stop: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     timeout: Annotated[float, Field(gt=0)] | None = 300.0
     max_attempts: Positive = 3
     max_failed_fraction: Fraction = 0.1
@@ -114,6 +115,7 @@ class RolloutConfig(_Part):
             top_p=self.top_p,
             top_k=self.top_k,
             min_p=self.min_p,
+            stop=tuple(self.stop),
         )
         return RolloutOptions(
             workers=self.workers,
@@ -188,7 +190,8 @@ class TrainingJob(_Part):
         loggers: where metrics go: `console`, `jsonl`, `tensorboard`.
         steps: updates.
         seed: of the tasks' order and of sampling.
-        backend: `native`, or another one that is installed.
+        backend: `native`, `verl`, or another one that is installed.
+        verl: settings of verl's own, for its backend; they win over what the job says otherwise.
     """
 
     agent: AgentSource
@@ -205,6 +208,7 @@ class TrainingJob(_Part):
     eval_every: Natural = 0
     seed: int = 0
     backend: str = "native"
+    verl: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _group_of_one_learns_nothing(self) -> TrainingJob:

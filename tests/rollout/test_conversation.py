@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rollout.tiny_tokenizer import CHATML, DROPS_THOUGHTS, GEMMA, NO_END, STRICT_TOOLS, build_folder
 
 from agentfly.errors import ModelError
-from agentfly.models.engine import ChatCompletion, Completion, EngineInfo, Message, Sampling
+from agentfly.models.engine import ChatCompletion, Completion, EngineInfo, Message, Piece, Sampling, piece_of
 from agentfly.rollout.chat_format import ChatFormat
 from agentfly.rollout.conversation import ChatConversation, TokenConversation
 from agentfly.rollout.template import tool_schema
@@ -47,7 +47,18 @@ class PlayedEngine:
             raise completion
         return completion
 
+    async def stream(
+        self, prompt_ids: Sequence[int], sampling: Sampling, *, session: str = "", priority: int = 0
+    ) -> AsyncIterator[Piece]:
+        yield piece_of(await self.generate(prompt_ids, sampling, session=session, priority=priority))
+
     async def abort(self, session: str) -> None:
+        pass
+
+    async def pause(self) -> None:
+        pass
+
+    async def resume(self) -> None:
         pass
 
     async def update_weights(self, weights: Mapping[str, Any], version: int) -> None:
@@ -312,3 +323,32 @@ async def test_a_chat_engine_gives_messages_and_no_tokens() -> None:
     assert engine.asked[1][0] == conversation.messages[:-1]
     assert len(engine.asked[1][0]) == 6
     assert (conversation.segments(), conversation.prompt_length, conversation.max_context) == ([], 0, None)
+
+
+async def test_what_follows_a_stop_text_is_trained_and_not_shown(format: ChatFormat) -> None:
+    first, last = format.encode("One. STOP."), format.encode("Two.<|im_end|>")
+    ended = Completion(first, [-0.5] * len(first), [0] * len(first), "stop", stop="STOP")
+    engine = PlayedEngine(ended, sampled(last))
+    conversation = talk(engine, format)
+    turn = await conversation.next(Sampling(stop=("STOP",)))
+    assert (turn.message["content"], turn.finish_reason, turn.truncated) == ("One. ", "stop", False)
+    assert turn.completion_tokens == len(first)
+    assert engine.asked[0][1].stop == ("STOP",)
+    conversation.add([{"role": "user", "content": "go on"}])
+    await conversation.next(Sampling())
+    (segment,) = conversation.segments()
+    assert segment.ids[segment.mask].tolist() == first + last
+    assert conversation.drift() is True
+
+
+async def test_drift_is_seen_where_the_model_tokenises_in_its_own_way(format: ChatFormat) -> None:
+    whole = format.encode("The sum.<|im_end|>")
+    letters = [token for letter in "The sum." for token in format.encode(letter)] + whole[-1:]
+    assert letters != whole
+    for first, drifts in ((whole, False), (letters, True)):
+        conversation = talk(PlayedEngine(sampled(first), sampled(whole)), format)
+        await conversation.next(Sampling())
+        assert conversation.drift() is None
+        conversation.add([{"role": "user", "content": "And?"}])
+        await conversation.next(Sampling())
+        assert conversation.drift() is drifts

@@ -55,6 +55,9 @@ class Played:
     def segments(self) -> list[Segment]:
         return [SegmentBuilder().build()]
 
+    def drift(self) -> bool | None:
+        return None
+
 
 @af.tool
 async def echo(text: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from agentfly.errors import ModelError
-from agentfly.models.engine import Completion
+from agentfly.models.engine import Completion, Piece
 from agentfly.models.local.batch import build_batch
 from agentfly.models.local.cache import KVCache
 from agentfly.models.local.model import LocalModel
@@ -144,6 +144,11 @@ class EngineCore:
         if not self._scheduler:
             self._cache.clear(above=_IDLE_CACHE_BYTES)
         return ended
+
+    def pieces(self) -> list[tuple[int, Piece]]:
+        """Ids and news of the running sequences whose callers listen to them."""
+        listened = [sequence for sequence in self._scheduler.running if sequence.told is not None]
+        return [(each.id, each.piece()) for each in listened if len(each.logprobs) > (each.told or 0)]
 
     def stats(self) -> dict[str, float]:
         """Counters since start, and sizes now."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError, ModelError
-from agentfly.models.engine import Completion, EngineInfo, Sampling
+from agentfly.models.engine import Completion, EngineInfo, Piece, Sampling, piece_of
 from agentfly.models.local.request import make_sequence
 from agentfly.models.local.tuning import default_prefill, default_threads
+from agentfly.models.stopping import Decode, StopText
+from agentfly.models.text import load_decoder
 from agentfly.resources.resource import Resource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agentfly.models.local.core import EngineCore
     from agentfly.models.local.thread import EngineThread, Outcome
 
@@ -81,7 +86,8 @@ class LocalEngine(Resource):
         self._prefill_tokens = prefill_tokens
         self._share_tokens = share_tokens
         self._ids = itertools.count()
-        self._calls: dict[int, asyncio.Future[Completion]] = {}
+        self._calls: dict[int, asyncio.Queue[Completion | Piece | ModelError]] = {}
+        self._decode: Decode | None = None
         self._thread: EngineThread | None = None
         self._core: EngineCore | None = None
 
@@ -140,6 +146,37 @@ class LocalEngine(Resource):
         self, prompt_ids: Sequence[int], sampling: Sampling, *, session: str = "", priority: int = 0
     ) -> Completion:
         """Sample one completion; see `Engine.generate`. A cancelled call leaves the batch at the next step."""
+        with self._call(prompt_ids, sampling, session, priority, streamed=False) as outcomes:
+            outcome = await outcomes.get()
+        if isinstance(outcome, Completion):
+            return outcome
+        assert isinstance(outcome, ModelError)
+        raise outcome
+
+    async def stream(
+        self, prompt_ids: Sequence[int], sampling: Sampling, *, session: str = "", priority: int = 0
+    ) -> AsyncIterator[Piece]:
+        """See `Engine.stream`: a piece for each step, several in one when the caller is slow."""
+        told = 0
+        with self._call(prompt_ids, sampling, session, priority, streamed=True) as outcomes:
+            while True:
+                news = [await outcomes.get()]
+                while not outcomes.empty():
+                    news.append(outcomes.get_nowait())
+                if isinstance(news[-1], Completion):
+                    yield piece_of(news[-1], told)
+                    return
+                if isinstance(news[-1], ModelError):
+                    raise news[-1]
+                piece = _joined([item for item in news if isinstance(item, Piece)])
+                told += len(piece.ids)
+                yield piece
+
+    @contextmanager
+    def _call(
+        self, prompt_ids: Sequence[int], sampling: Sampling, session: str, priority: int, *, streamed: bool
+    ) -> Iterator[asyncio.Queue[Completion | Piece | ModelError]]:
+        """A call for the block; whoever leaves it before its end takes it out of the batch."""
         thread, core = self._running()
         sequence = make_sequence(
             next(self._ids),
@@ -149,13 +186,15 @@ class LocalEngine(Resource):
             priority=priority,
             vocab_size=core.model.vocab_size,
             max_context=core.model.max_context,
+            stop_text=StopText(sampling.stop, self._decoder()) if any(sampling.stop) else None,
+            streamed=streamed,
         )
-        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._calls[sequence.id] = future
+        outcomes: asyncio.Queue[Completion | Piece | ModelError] = asyncio.Queue()
+        self._calls[sequence.id] = outcomes
         thread.post(lambda core: core.add(sequence))
         try:
-            return await future
-        except asyncio.CancelledError:
+            yield outcomes
+        except BaseException:
             thread.post(lambda core: core.cancel(sequence.id))
             raise
         finally:
@@ -205,12 +244,21 @@ class LocalEngine(Resource):
             raise ModelError(f"the engine of {self._path!r} isn't running: start it first")
         return self._thread, self._core
 
+    def _decoder(self) -> Decode:
+        if self._decode is None:
+            self._decode = load_decoder(self._path)
+        return self._decode
+
     def _deliver(self, outcomes: list[Outcome]) -> None:
         for identity, outcome in outcomes:
-            future = self._calls.get(identity)
-            if future is None or future.done():
-                continue  # cancelled at the same moment
-            if isinstance(outcome, Completion):
-                future.set_result(outcome)
-            else:
-                future.set_exception(outcome)
+            if (call := self._calls.get(identity)) is not None:  # else cancelled at the same moment
+                call.put_nowait(outcome)
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    """One piece of several that follow each other."""
+    return Piece(
+        [token for piece in pieces for token in piece.ids],
+        [logprob for piece in pieces for logprob in piece.logprobs],
+        [version for piece in pieces for version in piece.policy_versions],
+    )

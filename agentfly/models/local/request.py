@@ -9,6 +9,7 @@ from agentfly.errors import ModelError
 from agentfly.models.engine import Sampling
 from agentfly.models.local.sequence import Sequence
 from agentfly.models.local.uniforms import SEED_MASK
+from agentfly.models.stopping import StopText
 
 
 def make_sequence(
@@ -20,8 +21,14 @@ def make_sequence(
     priority: int,
     vocab_size: int,
     max_context: int,
+    stop_text: StopText | None = None,
+    streamed: bool = False,
 ) -> Sequence:
     """A sequence of a call.
+
+    Args:
+        stop_text: looks for the sampling's stop texts.
+        streamed: its caller listens to it.
 
     Raises:
         ModelError: the prompt is empty, has ids outside the vocabulary or leaves no room in the
@@ -32,7 +39,8 @@ def make_sequence(
     _check_sampling(sampling)
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & SEED_MASK
     limit = min(len(tokens) + sampling.max_tokens, max_context)
-    return Sequence(identity, session, tokens, sampling, seed, limit, priority)
+    told = 0 if streamed else None
+    return Sequence(identity, session, tokens, sampling, seed, limit, priority, stop_text=stop_text, told=told)
 
 
 def _check_prompt(tokens: list[int], vocab_size: int, max_context: int) -> None:
@@ -59,3 +67,5 @@ def _check_sampling(sampling: Sampling) -> None:
     ):
         if not valid:
             raise ModelError(f"sampling parameter {name} is {value}, which is out of its range")
+    if "" in sampling.stop:
+        raise ModelError("sampling parameter stop holds an empty text, which would end every completion")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from agentfly.models.engine import Completion, Sampling
+from agentfly.models.engine import Completion, FinishReason, Piece, Sampling
 from agentfly.models.local.prefix_tree import Tokens
-
-FinishReason = Literal["stop", "length", "abort"]
+from agentfly.models.stopping import StopText
 
 
 @dataclass(eq=False)
@@ -28,6 +26,8 @@ class Sequence:
         row: its row of the cache, -1 while it waits.
         computed: leading tokens whose keys and values are in the row.
         stale: weights were replaced under it, so its keys and values must not be reused.
+        stop_text: looks for the sampling's stop texts; `stopped_by` is the one that was found.
+        told: sampled tokens that a streaming caller has been told of; None for one that waits for the end.
     """
 
     id: int
@@ -44,6 +44,9 @@ class Sequence:
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     stop: frozenset[int] = field(init=False)
+    stop_text: StopText | None = None
+    stopped_by: str | None = None
+    told: int | None = None
 
     def __post_init__(self) -> None:
         self.prompt_length = len(self.tokens)
@@ -70,8 +73,17 @@ class Sequence:
         self.versions.append(version)
         if token in self.stop:
             return "stop"
+        if self.stop_text is not None:
+            self.stopped_by = self.stop_text.found(self.tokens, self.prompt_length)
+            if self.stopped_by is not None:
+                return "stop"
         return "length" if len(self.tokens) >= self.limit else None
 
     def completion(self, reason: FinishReason) -> Completion:
         """What the caller gets."""
-        return Completion(self.tokens[self.prompt_length :], self.logprobs, self.versions, reason)
+        return Completion(self.tokens[self.prompt_length :], self.logprobs, self.versions, reason, self.stopped_by)
+
+    def piece(self) -> Piece:
+        """What a streaming caller hasn't been told yet; it counts as told from now on."""
+        start, self.told = self.told or 0, len(self.logprobs)
+        return Piece(self.tokens[self.prompt_length + start :], self.logprobs[start:], self.versions[start:])

@@ -12,11 +12,11 @@ from typing import TypeVar
 import torch
 
 from agentfly.errors import ModelError
-from agentfly.models.engine import Completion
+from agentfly.models.engine import Completion, Piece
 from agentfly.models.local.core import EngineCore
 
 T = TypeVar("T")
-Outcome = tuple[int, "Completion | ModelError"]
+Outcome = tuple[int, "Completion | Piece | ModelError"]
 _log = logging.getLogger(__name__)
 
 
@@ -25,7 +25,8 @@ class EngineThread:
 
     Args:
         load: makes the core, in the thread.
-        deliver: called in the event loop with the outcomes of ended sequences.
+        deliver: called in the event loop with the outcomes of ended sequences, and the pieces of those that are
+            listened to.
     """
 
     def __init__(self, load: Callable[[], EngineCore], deliver: Callable[[list[Outcome]], None]) -> None:
@@ -115,6 +116,7 @@ class EngineThread:
     def _step(self, core: EngineCore) -> None:
         try:
             self._outcomes.extend(core.step())
+            self._outcomes.extend(core.pieces())
             self.failures = 0
         except Exception as error:
             _log.exception("engine step failed")

@@ -2,6 +2,15 @@
 
 from agentfly.envs.sandbox_tools.factory import TOOL_NAMES, ToolName, sandbox_tools
 from agentfly.envs.sandbox_tools.policy import ShellPolicy
+from agentfly.envs.sandbox_tools.rewards import hidden_tests_reward, stdio_reward
 from agentfly.envs.sandbox_tools.workspace import Workspace
 
-__all__ = ["TOOL_NAMES", "ShellPolicy", "ToolName", "Workspace", "sandbox_tools"]
+__all__ = [
+    "TOOL_NAMES",
+    "ShellPolicy",
+    "ToolName",
+    "Workspace",
+    "hidden_tests_reward",
+    "sandbox_tools",
+    "stdio_reward",
+]

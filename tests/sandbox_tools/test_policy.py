@@ -99,7 +99,9 @@ def test_bash_never_runs_another_program_than_the_allowed(
         return
     # With no folder to search everything that isn't built in is asked of this function, by its name.
     folder: Path = tmp_path_factory.mktemp("shell")
-    script = "PATH=/none; enable -n echo; command_not_found_handle() { builtin printf 'ran %s\\n' \"$1\" >&9; }\n" + command
+    script = (
+        "PATH=/none; enable -n echo; command_not_found_handle() { builtin printf 'ran %s\\n' \"$1\" >&9; }\n" + command
+    )
     done = subprocess.run(
         ["/bin/bash", "-c", f"exec 9>&2; eval {_quoted(script)}"],
         cwd=folder,

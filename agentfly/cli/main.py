@@ -1,4 +1,4 @@
-"""`agentfly`: train, rollout, demo, doctor."""
+"""`agentfly`: train, rollout, pools, demo, doctor."""
 
 from __future__ import annotations
 
@@ -48,6 +48,58 @@ def rollout(
     from agentfly.cli.rollout import run_rollout
 
     run_rollout(job, overrides or [], samples=samples, limit=limit, parquet=parquet)
+
+
+pools = typer.Typer(help="The pools of a running job: a live table, and their sizes.")
+app.add_typer(pools, name="pools")
+
+Address = Annotated[
+    str | None, typer.Option(help="Of the Ray cluster; without it RAY_ADDRESS, else the one on this machine.")
+]
+JobName = Annotated[str | None, typer.Option("--job", help="Which job, when several run.")]
+PoolName = Annotated[str, typer.Argument(help="The pool, as the table names it.", show_default=False)]
+
+
+@pools.callback(invoke_without_command=True)
+def show_pools(
+    context: typer.Context,
+    address: Address = None,
+    job: JobName = None,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="A line of JSON instead of the table.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+) -> None:
+    """The pools of a running job, until it ends."""
+    context.obj = (address, job)
+    if context.invoked_subcommand is None:
+        from agentfly.cli.pools import show_pools
+
+        show_pools(address, job, once=once, as_json=json, interval=interval)
+
+
+@pools.command()
+def resize(
+    context: typer.Context,
+    pool: PoolName,
+    size: Annotated[int, typer.Argument(min=1, help="Slots at most from now on.", show_default=False)],
+    smallest: Annotated[
+        int | None, typer.Option("--min", min=0, help="Slots at least; without it the spec's own.", show_default=False)
+    ] = None,
+    address: Address = None,
+    job: JobName = None,
+) -> None:
+    """Change a pool's size while the job runs: leases that are too many end in their time."""
+    from agentfly.cli.pools import resize_pool
+
+    resize_pool(address or context.obj[0], job or context.obj[1], pool, size, smallest)
+
+
+@pools.command()
+def drain(context: typer.Context, pool: PoolName, address: Address = None, job: JobName = None) -> None:
+    """Grant nothing more from a pool: its leases end in their time, who waits goes on waiting until `resize`."""
+    from agentfly.cli.pools import resize_pool
+
+    resize_pool(address or context.obj[0], job or context.obj[1], pool, 0, 0)
 
 
 @app.command()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ray
+from ray._private import services
 
 from agentfly.errors import AgentFlyError, ConfigError
 from agentfly.resources.signals import keeping_signal_handlers
@@ -30,7 +33,7 @@ def ray_cluster(address: str | None = None) -> Iterator[None]:
         return
     address = address or os.environ.get("RAY_ADDRESS")
     if address:
-        _check_answers(address)
+        _check_answers(address, "RAY_ADDRESS")
         _connect(address)
     else:
         # A private cluster on loopback needs no token file in the user's home.
@@ -43,16 +46,44 @@ def ray_cluster(address: str | None = None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _connect(address: str) -> None:
+@contextmanager
+def running_cluster(address: str | None = None) -> Iterator[str]:
+    """Join a cluster that runs, to look at it, and leave it after the block; quiet.
+
+    Args:
+        address: where it is; None takes the one that Ray itself finds (`RAY_ADDRESS`, else one on this machine).
+
+    Yields:
+        Its address.
+
+    Raises:
+        ConfigError: there is none.
+        AgentFlyError: it can't be joined.
+    """
+    try:
+        # Asked for here, and not by `ray.init`, since an address may be remembered of a cluster that is gone.
+        found = address or services.get_ray_address_from_environment("auto", None)
+    except ConnectionError:
+        raise ConfigError("no Ray cluster runs on this machine: give the address of one with --address") from None
+    _check_answers(found, "--address" if address else "RAY_ADDRESS")
+    _connect(found, quiet=True)
+    try:
+        yield found
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str, *, quiet: bool = False) -> None:
+    quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR} if quiet else {}
     try:
         with keeping_signal_handlers():
-            ray.init(address=address, include_dashboard=False if address == "local" else None)
+            ray.init(address=address, include_dashboard=False if address == "local" else None, **quietly)
     except Exception as error:  # a bare one when the machine is too slow for Ray's patience
         ray.shutdown()
         raise AgentFlyError(f"Ray can't be used at {address!r}: {error}") from error
 
 
-def _check_answers(address: str) -> None:
+def _check_answers(address: str, named_by: str) -> None:
     """Ask at the port first: Ray itself takes minutes to find that nobody is there."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():  # "auto" and "local" are Ray's own words
@@ -60,4 +91,4 @@ def _check_answers(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:
-        raise ConfigError(f"RAY_ADDRESS: no Ray cluster answers at {address}: {error}") from None
+        raise ConfigError(f"{named_by}: no Ray cluster answers at {address}: {error}") from None

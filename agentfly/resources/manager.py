@@ -25,6 +25,7 @@ from agentfly.resources.core.types import (
     ResetSlot,
     StartHost,
     StopHost,
+    pool_labels,
 )
 from agentfly.resources.event_log import EventLog
 from agentfly.resources.hosting import NAMESPACE, HostActors
@@ -149,21 +150,31 @@ class ResourceManager:
         """Every pool at this moment."""
         return self._core.stats()
 
-    async def resize(self, name: str, min_size: int, max_size: int) -> None:
-        """Change the bounds of the pools of a name. A maximum of 0 drains them: leases end in their time, no new
-        ones are granted, requests wait until the pool is resized again.
+    async def resize(self, pool: str, min_size: int | None, max_size: int) -> list[PoolStats]:
+        """Change the bounds of a pool, or of all pools of a name. A maximum of 0 drains them: leases end in their
+        time, no new ones are granted, requests wait until the pool is resized again.
+
+        Args:
+            pool: a name, or the label of one of several that have it.
+            min_size: None takes the spec's own, as far as the maximum allows.
+
+        Returns:
+            The pools that were resized.
 
         Raises:
             ConfigError: there is no such pool, or the bounds are wrong.
         """
-        keys = [key for key, spec in self._specs.items() if spec.name == name]
+        pools = self._core.stats()
+        labels = pool_labels(pools)
+        keys = [stats.key for stats, label in zip(pools, labels, strict=True) if pool in (stats.name, label)]
         if not keys:
-            names = ", ".join(sorted({spec.name for spec in self._specs.values()})) or "none"
-            raise ConfigError(f"there is no pool {name!r}; the pools are: {names}")
-        if not 0 <= min_size <= max_size:
-            raise ConfigError(f"a pool needs 0 <= min <= max, got {min_size} and {max_size}")
+            raise ConfigError(f"there is no pool {pool!r}; the pools are: {', '.join(sorted(labels)) or 'none'}")
         for key in keys:
-            self._carry_out(self._core.resize(key, min_size, max_size, time.monotonic()))
+            lowest = min(self._specs[key].limits.min_size, max_size) if min_size is None else min_size
+            if not 0 <= lowest <= max_size:
+                raise ConfigError(f"a pool needs 0 <= min <= max, got {lowest} and {max_size}")
+            self._carry_out(self._core.resize(key, lowest, max_size, time.monotonic()))
+        return [stats for stats in self._core.stats() if stats.key in keys]
 
     async def stop(self) -> None:
         """End every host, and return when they have ended."""

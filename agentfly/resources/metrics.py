@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ray.util.metrics import Counter, Gauge
 
-from agentfly.resources.core.types import PoolStats
+from agentfly.resources.core.types import PoolStats, pool_labels
 
 _GAUGES = {
     "size": "Slots of all hosts",
@@ -46,10 +46,8 @@ class PoolMetrics:
     def publish(self, pools: Iterable[PoolStats]) -> None:
         """Tell the present state; pools of one name are told apart by the begin of their keys."""
         pools = list(pools)
-        names = [stats.name for stats in pools]
-        for stats in pools:
-            unique = names.count(stats.name) == 1
-            tags = {"job": self._job, "pool": stats.name if unique else f"{stats.name}-{stats.key[:6]}"}
+        for stats, label in zip(pools, pool_labels(pools), strict=True):
+            tags = {"job": self._job, "pool": label}
             for name, gauge in self._gauges.items():
                 gauge.set(getattr(stats, name), tags)
             for name, counter in self._counters.items():

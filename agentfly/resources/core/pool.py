@@ -228,6 +228,8 @@ class Pool:
         return PoolStats(
             key=self.key,
             name=self._keeper.limits.name,
+            min_size=self._keeper.limits.min_size,
+            max_size=self._keeper.limits.max_size,
             size=self._fleet.count(*SlotState),
             starting=self._fleet.count(SlotState.STARTING),
             idle=self._fleet.count(SlotState.IDLE),

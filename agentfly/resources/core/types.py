@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -170,6 +172,7 @@ class PoolStats:
 
     Attributes:
         key, name: of the pool; two specs may have one name, never one key.
+        min_size, max_size: bounds of the size at present.
         size: slots of all hosts, those that start included.
         starting, idle, leased, resetting: what they are doing.
         waiting: requests in the queue.
@@ -181,6 +184,8 @@ class PoolStats:
 
     key: str
     name: str
+    min_size: int
+    max_size: int
     size: int
     starting: int
     idle: int
@@ -196,3 +201,14 @@ class PoolStats:
     deaths: int
     wait_p50: float
     wait_p99: float
+
+    @property
+    def failures(self) -> int:
+        """Starts and resets that failed, and deaths."""
+        return self.start_failures + self.reset_failures + self.deaths
+
+
+def pool_labels(pools: Sequence[PoolStats]) -> list[str]:
+    """A label for each pool: its name, with the begin of its key where others have that name too."""
+    names = Counter(stats.name for stats in pools)
+    return [stats.name if names[stats.name] == 1 else f"{stats.name}-{stats.key[:6]}" for stats in pools]

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import docstring_parser
 
@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LEAST_OUTPUT: Final = 100
+
+
+class Arguments(Protocol):
+    """What a model sends to a tool.
+
+    Attributes:
+        schema: JSON schema of it, an object.
+    """
+
+    schema: dict[str, Any]
+
+    def validate(self, sent: Mapping[str, Any] | str | None) -> dict[str, Any]:
+        """The function's keyword arguments.
+
+        Raises:
+            ToolError: what was sent is wrong, in words for the model.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,7 @@ class Declaration:
     name: str
     description: str
     options: ToolOptions
-    arguments: ArgumentModel
+    arguments: Arguments
     injections: tuple[Injection, ...]
     threaded: bool
     where: str

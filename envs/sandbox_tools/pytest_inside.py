@@ -130,9 +130,10 @@ def _equals_everything(trusted: tuple[str, ...]) -> bool:
     return any(_is_anything(kind) for kind in _classes(object) if _defines_equality(kind, trusted))
 
 
-def _classes(root: type) -> list[type]:
+def _classes(root: Any) -> list[Any]:
     found, known = [root], {root}
     for kind in found:
+        below: Any
         for below in type.__subclasses__(kind):
             if below not in known:
                 known.add(below)
@@ -140,7 +141,7 @@ def _classes(root: type) -> list[type]:
     return found
 
 
-def _defines_equality(kind: type, trusted: tuple[str, ...]) -> bool:
+def _defines_equality(kind: Any, trusted: tuple[str, ...]) -> bool:
     held = vars(kind).get("__eq__")
     if held is None or isinstance(held, types.WrapperDescriptorType):
         return False
@@ -148,7 +149,8 @@ def _defines_equality(kind: type, trusted: tuple[str, ...]) -> bool:
     return code is None or not code.co_filename.startswith(trusted)
 
 
-def _is_anything(kind: type) -> bool:
+def _is_anything(kind: Any) -> bool:
+    instance: Any
     try:
         if issubclass(kind, type):
             instance = type.__new__(kind, "Instance", (), {})

@@ -23,11 +23,13 @@ class Workspace:
             begins with an empty folder.
         image: the task's field with the name of an image, for providers that have such; a task without the field
             takes the spec's.
+        prepare: the task's field with a shell command to run at the beginning; a task without the field needs none.
     """
 
     spec: SandboxSpec
     files: str | Callable[[Task], Files] = "files"
     image: str = "image"
+    prepare: str = "prepare"
 
     async def sandbox(self, ctx: Context) -> Sandbox:
         """The rollout's sandbox.
@@ -47,6 +49,8 @@ class Workspace:
         setup: dict[str, Any] = {"files": self.files_of(task)}
         if task.get(self.image) is not None:
             setup["image"] = str(task[self.image])
+        if task.get(self.prepare) is not None:
+            setup["prepare"] = str(task[self.prepare])
         return setup
 
     def files_of(self, task: Task) -> Files:

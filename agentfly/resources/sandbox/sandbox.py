@@ -35,39 +35,53 @@ class Sandbox(Resource):
         self._image = settings.image
         self._runtime: Runtime | None = None
         self._files: dict[str, bytes] = {}
+        self._prepare: str | None = None
         self._renewing = asyncio.Lock()
 
     async def start(self) -> None:
         self._image = self._settings.image
         await self._begin()
 
-    async def setup(self, files: Mapping[str, str | bytes] | None = None, *, image: str | None = None) -> None:
+    async def setup(
+        self,
+        files: Mapping[str, str | bytes] | None = None,
+        *,
+        image: str | None = None,
+        prepare: str | None = None,
+    ) -> None:
         """Write the files that a rollout begins with, by their paths in the workspace.
 
         Args:
             files: by path.
             image: what this sandbox is made from, where its spec's own image won't do; it is started anew with it.
+            prepare: a shell command to run then.
 
         Raises:
             ConfigError: its provider has no images.
+            ToolError: the command failed.
         """
         if image is not None and image != self._image:
             await self._become(image)
         self._files = {path: _bytes(content) for path, content in (files or {}).items()}
+        self._prepare = prepare
         await self._write_files()
 
-    async def renew(self, files: Mapping[str, str | bytes] | None = None) -> None:
-        """End everything inside, and go on in a new sandbox of the same kind with these files and no others."""
+    async def renew(self, files: Mapping[str, str | bytes] | None = None, *, prepare: str | None = None) -> None:
+        """End everything inside, and go on in a new sandbox of the same kind with these files and no others.
+
+        Args:
+            files, prepare: as in `setup`.
+        """
         await self.stop()
         await self._begin()
-        await self.setup(files)
+        await self.setup(files, prepare=prepare)
 
     async def reset(self) -> None:
         await self.stop()
         await self.start()
 
     async def stop(self) -> None:
-        self._files = {}
+        self._files, self._prepare = {}, None
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             await runtime.kill()
@@ -200,6 +214,11 @@ class Sandbox(Resource):
     async def _write_files(self) -> None:
         for path, content in self._files.items():
             await self._living().write(path, content)
+        if self._prepare is not None:
+            limit = self._settings.timeout
+            done = await self._living().run(Command(self._prepare, limit, b"", {}, "."))
+            if done.exit_code != 0:
+                raise ToolError(f"the sandbox could not be prepared by {self._prepare!r}: {done}")
 
 
 def _bytes(content: str | bytes) -> bytes:

@@ -21,7 +21,7 @@ from agentfly.resources.sandbox import SandboxSpec
         ({"mounts": {"/proc": "/usr"}}, "nothing can be shown at '/proc'"),
         ({"mounts": {"data": "/usr"}}, "nothing can be shown at 'data'"),
         ({"env": {"A=B": ""}}, "'A=B' can't be an environment variable"),
-        ({"provider": "process", "require": ["memory"]}, "'process' can't limit memory"),
+        ({"provider": "process", "require": ["disk"]}, "'process' can't limit disk"),
         ({"provider": "process", "mounts": {"/data": "/usr"}}, "nothing can be shown to it"),
     ],
 )

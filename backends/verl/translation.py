@@ -11,6 +11,7 @@ from typing import Any
 from agentfly.errors import ConfigError
 from agentfly.training.job import TrainingJob
 
+LOOP_NAME = "agentfly_job"
 _ADVANTAGES = {"grpo": ("grpo", True), "dr_grpo": ("grpo", False), "rloo": ("rloo", True)}
 _AGGREGATIONS = {
     "token_mean": "token-mean",
@@ -206,7 +207,7 @@ def _rollout(job: TrainingJob, files: Files) -> dict[str, Any]:
         f"{place}.calculate_log_probs": True,
         f"{place}.agent.num_workers": rollout.workers,
         f"{place}.agent.agent_loop_config_path": str(files.loop),
-        f"{place}.agent.default_agent_loop": "agentfly_job",
+        f"{place}.agent.default_agent_loop": LOOP_NAME,
     }
 
 

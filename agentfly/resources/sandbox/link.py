@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from itertools import count
-from typing import Self, cast
+from typing import Protocol, Self, cast
 
 from agentfly.resources.sandbox.inside.frames import Frame, Inbox, Value, encode
 
@@ -16,6 +16,20 @@ _MOST = 64 << 20
 
 class LinkClosed(Exception):
     """There is no answer, and won't be: the other side is gone, or sends what is no answer."""
+
+
+class Asking(Protocol):
+    """What a running sandbox needs of the way to the program inside."""
+
+    closed: asyncio.Future[None]
+
+    async def ask(self, operation: str, fields: Mapping[str, Value]) -> Frame:
+        """Send a request and wait for its answer. Raises LinkClosed when there will be none."""
+        ...
+
+    def close(self) -> None:
+        """Close our end."""
+        ...
 
 
 class Link(asyncio.Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from agentfly.resources.sandbox.inside.frames import Frame, Value
-from agentfly.resources.sandbox.link import Link, LinkClosed
+from agentfly.resources.sandbox.link import Asking, LinkClosed
 from agentfly.resources.sandbox.provider import Command, SandboxEnded
 from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult
 
@@ -41,7 +41,7 @@ class RemoteRuntime:
         disk: bytes of a file at most.
     """
 
-    def __init__(self, tree: Tree, link: Link, disk: int) -> None:
+    def __init__(self, tree: Tree, link: Asking, disk: int) -> None:
         self._tree = tree
         self._link = link
         self._disk = disk

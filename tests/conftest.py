@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +16,17 @@ os.environ.pop("RAY_ADDRESS", None)
 import pytest
 import ray
 from processes import left_after
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """A failure's report parses sources; one that a garbage collection writes meanwhile would spoil that.
+
+    CPython 3.11 counts the depth of nested `ast.parse` wrongly, and the traceback of a task that nobody awaited is
+    made of the same.
+    """
+    if call.excinfo is not None:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from agentfly.backends.native.learner import Learner
 from agentfly.backends.native.policy import Policy
 from native.toys import groups_of_a_step, tiny_learner
 
-from agentfly.errors import ConfigError
+from agentfly.errors import AgentFlyError, ConfigError
 from agentfly.models.tiny import build_tokenizer
 
 
@@ -66,7 +66,7 @@ def test_a_half_written_one_is_never_seen(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", die)
-    with pytest.raises(ConfigError, match="step-00000002: No space left"):
+    with pytest.raises(AgentFlyError, match="step-00000002: No space left"):
         save(tmp_path / "checkpoints", learner, 2)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
 
@@ -90,5 +90,5 @@ def test_a_spoilt_state_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"trainer_state.json is no trainer state"):
         checkpoint.load_progress(place)
     (place / "trainer_state.pt").write_bytes(b"rubbish")
-    with pytest.raises(ConfigError, match=r"trainer_state.pt can't be read"):
+    with pytest.raises(ConfigError, match=r"trainer_state.pt is no state of an optimiser"):
         checkpoint.load_optimizer(place)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 
 from agentfly.errors import ConfigError
 from agentfly.resources.sandbox.bubblewrap.provider import BubblewrapProvider
+from agentfly.resources.sandbox.e2b.provider import E2bProvider
 from agentfly.resources.sandbox.provider import LIMITS, Provider
 from agentfly.resources.sandbox.settings import SandboxSettings
 from agentfly.resources.sandbox.unisolated import ProcessProvider
 
 ENTRY_POINTS = "agentfly.sandboxes"
+_OURS: Mapping[str, Callable[[], Provider]] = {
+    "bubblewrap": BubblewrapProvider,
+    "e2b": E2bProvider,
+    "process": ProcessProvider,
+}
 
 
 def check_settings(settings: SandboxSettings) -> None:
@@ -37,13 +44,11 @@ def provider_named(name: str) -> Provider:
     Raises:
         ConfigError: there is none of this name.
     """
-    if name == "bubblewrap":
-        return BubblewrapProvider()
-    if name == "process":
-        return ProcessProvider()
+    if name in _OURS:
+        return _OURS[name]()
     others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in others:
-        there = ", ".join(["bubblewrap", "process", *sorted(others)])
+        there = ", ".join([*_OURS, *sorted(others)])
         raise ConfigError(f"there is no sandbox provider {name!r}; there are: {there}")
     made: Provider = others[name].load()()
     return made

@@ -20,6 +20,7 @@ from agentfly.resources.sandbox.bubblewrap.cgroups import Group, GroupLimits, ma
 from agentfly.resources.sandbox.bubblewrap.limiting import Cgroups, new_label, own_cgroups
 from agentfly.resources.sandbox.inside.frames import Value
 from agentfly.resources.sandbox.link import Link, LinkClosed
+from agentfly.resources.sandbox.owners import is_dead, this_process
 from agentfly.resources.sandbox.program import BOOT, bundle
 from agentfly.resources.sandbox.provider import Capability, Check
 from agentfly.resources.sandbox.remote import RemoteRuntime
@@ -141,7 +142,7 @@ def _spawn(settings: SandboxSettings, cgroups: Cgroups) -> tuple[ProcessTree, so
     Raises:
         StartFailed: it can't be started.
     """
-    folder, mark = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-{_started(os.getpid())}-"), uuid4().hex
+    folder, mark = tempfile.mkdtemp(prefix=f"{_FOLDER}{this_process()}-"), uuid4().hex
     ours, theirs = socket.socketpair()
     program = os.memfd_create("program")
     group: Group | None = None
@@ -209,17 +210,8 @@ def _is_marked(pid: int, mark: bytes) -> bool:
 def _remove_folders_of_the_dead() -> None:
     """Workspaces of processes that were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*-*"):
-        pid, started, *_ = path.name.removeprefix(_FOLDER).split("-")
-        if pid.isdigit() and _started(int(pid)) != started:
+        if is_dead(path.name.removeprefix(_FOLDER).rpartition("-")[0]):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _started(pid: int) -> str:
-    """When a process was started; empty when there is none. Ids are given to others again, with another time."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
 
 
 def _settings_message(settings: SandboxSettings, folder: str) -> dict[str, Value]:

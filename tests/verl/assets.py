@@ -16,6 +16,7 @@ from agents import agent
 from agentfly.models.engine import Message
 from agentfly.models.tiny import build_model, build_tokenizer
 from agentfly.rollout.chat_format import ChatFormat
+from agentfly.rollout.trajectory import Segment, SegmentBuilder
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
 THOUGHT = "<think>hm</think>"
@@ -42,22 +43,52 @@ def trace(rng: random.Random, thought: str = "") -> list[Message]:
     ]
 
 
-def make_model(folder: Path, *, family: str = "qwen3", steps: int = 150) -> None:
-    """A Qwen3 of a hundred thousand weights that calls `look` and then says some digit."""
+def make_model(folder: Path, *, forgetful: bool = False, steps: int = 150) -> None:
+    """A Qwen3 of a hundred thousand weights that calls `look` and then says some digit.
+
+    Args:
+        folder: gets it.
+        forgetful: it thinks before it calls, and its chat template leaves earlier thoughts out.
+        steps: of the warm-up.
+    """
     tools = [tool.spec for tool in agent.tools]
     rng = random.Random(0)
-    traces = [trace(rng) for _ in range(64)]
+    traces = [trace(rng, THOUGHT if forgetful else "") for _ in range(64)]
+    family = "generic" if forgetful else "qwen3"
+    segments = encode_in_segments if forgetful else encode_flat
     build_tokenizer([], 300, folder)
-    plain = ChatFormat.load(str(folder), family=family)
-    build_tokenizer([plain.decode(encode_conversation(plain, t, tools).ids.tolist()) for t in traces], 512, folder)
+    plain = load_format(folder, family, forgetful)
+    build_tokenizer([plain.decode(s.ids.tolist()) for t in traces for s in segments(plain, t, tools)], 512, folder)
+    chat = load_format(folder, family, forgetful)
     build_model(folder, hidden=64, layers=2, heads=4, kv_heads=4, max_context=512, seed=0, rope_theta=100.0)
-    chat = ChatFormat.load(str(folder), family=family)
     policy = Policy.load(folder, device="cpu")
     options = OptimizerOptions(lr=5e-3, schedule="linear", warmup_steps=10, final_fraction=0.0)
-    segments = [encode_conversation(chat, one, tools) for one in traces]
-    loss = warm_up(policy, segments, WarmUpOptions(steps=steps, batch_size=16, optimizer=options))
+    lessons = [segment for one in traces for segment in segments(chat, one, tools)]
+    loss = warm_up(policy, lessons, WarmUpOptions(steps=steps, batch_size=16, optimizer=options))
     print("warm-up ended at", loss)
     policy.model.save_pretrained(folder)
+
+
+def load_format(folder: Path, family: str, forgetful: bool) -> ChatFormat:
+    if forgetful:
+        (folder / "chat_template.jinja").write_text(FORGETFUL)
+    return ChatFormat.load(str(folder), family=family)
+
+
+def encode_flat(chat: ChatFormat, messages: list[Message], tools: list[dict]) -> list[Segment]:
+    return [encode_conversation(chat, messages, tools)]
+
+
+def encode_in_segments(chat: ChatFormat, messages: list[Message], tools: list[dict]) -> list[Segment]:
+    """What a forgetful model sees: the answer follows a history that was rendered again."""
+    first = encode_conversation(chat, messages[:2], tools)
+    prompt = chat.render(messages[:1], tools)
+    turn = chat.parse(first.ids[len(prompt) :].tolist(), tools, prompt)
+    builder = SegmentBuilder()
+    builder.add_context(chat.render([messages[0], turn.message, messages[2]], tools))
+    answer = [*chat.encode(messages[3]["content"]), chat.stop_token_ids[0]]
+    builder.add_sampled(answer, [0.0] * len(answer), [0] * len(answer))
+    return [first, builder.build()]
 
 
 def write_dataset(file: Path, rows: int) -> None:

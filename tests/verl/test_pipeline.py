@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from assets import make_model
 from running import cpu_environment, main_ppo, pipeline, read_lines
 from transformers import AutoTokenizer
 
@@ -83,3 +84,36 @@ def test_a_flat_rollout_is_one_row(model: Path, dataset: Path, tmp_path: Path) -
     assert check_masks(rows, model) >= len(rows) / 2
     check_pools(tmp_path / "diary")
     assert "AgentFly's agent loop can't be used" not in text
+
+
+@pytest.mark.slow
+def test_a_rollout_in_segments_is_a_row_for_each(dataset: Path, tmp_path: Path) -> None:
+    """The model thinks before it calls, and its template forgets thoughts: the second turn can't extend the first."""
+    folder = tmp_path / "model"
+    make_model(folder, forgetful=True)
+    text, metrics, rows = run(tmp_path, folder, dataset)
+    check_training(text, metrics)
+    trained = [row for row in rows if sum(row["response_mask"])]
+    sessions = {row["key"].rpartition("_")[0] for row in trained}
+    assert len(sessions) == STEPS * PROMPTS * GROUP
+    assert len(trained) > len(sessions)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    second = [row for row in trained if row["key"].endswith("_1")]
+    assert all("a digit" in tokenizer.decode(row["prompts"]) for row in second)
+    assert all("<think>" not in tokenizer.decode(row["prompts"]) for row in second)
+    assert check_masks(trained, folder) == 0, "observations stand in the prompts of later rows"
+    scores = {row["key"]: sum(row["rm_scores"]) for row in trained}
+    for session in sessions:
+        assert len({score for key, score in scores.items() if key.startswith(f"{session}_")}) == 1
+    check_pools(tmp_path / "diary")
+
+
+@pytest.mark.slow
+def test_a_host_that_dies_does_not_end_the_step(model: Path, dataset: Path, tmp_path: Path) -> None:
+    text, metrics, rows = run(tmp_path, model, dataset, SUICIDE="5")
+    assert "die" in (tmp_path / "diary").read_text()
+    check_training(text, metrics)
+    assert len(rows) == STEPS * PROMPTS * GROUP
+    assert "starts over" in text or "attempt 0" in text
+    check_masks(rows, model)
+    check_pools(tmp_path / "diary")

@@ -89,6 +89,9 @@ class Box:
         raise web.HTTPForbidden
 
 
+BOX = web.RequestKey("box", Box)
+
+
 class E2bServer:
     """The service.
 
@@ -96,7 +99,8 @@ class E2bServer:
         url: of everything.
         boxes: that are there.
         requests: method and path of each that came.
-        faults: answers to give instead of the real one: part of a path, status, message.
+        faults: answers to give instead of the real one: how method and path begin, status, message.
+        paused_while_busy: sandboxes that were paused while a command ran.
     """
 
     def __init__(self) -> None:
@@ -105,11 +109,17 @@ class E2bServer:
         self.requests: list[tuple[str, str]] = []
         self.faults: deque[tuple[str, int, str]] = deque()
         self.changed = asyncio.Event()
-        self._expiring: asyncio.Task[None] | None = None
+        self.paused_while_busy = 0
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Of the provider, for this service."""
         return {"api_url": self.url, "sandbox_url": self.url, "api_key": KEY, **more}
+
+    def add(self, body: dict[str, Any]) -> Box:
+        """Make a sandbox."""
+        box = Box(body)
+        self.boxes[box.id] = box
+        return box
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait for something to happen here."""
@@ -137,8 +147,7 @@ class E2bServer:
     # The control plane
 
     async def create(self, request: web.Request) -> web.Response:
-        box = Box(await request.json())
-        self.boxes[box.id] = box
+        box = self.add(await request.json())
         return web.json_response(box.public(), status=201)
 
     async def list(self, request: web.Request) -> web.Response:
@@ -162,7 +171,9 @@ class E2bServer:
         if box.state == "paused":
             raise fault(409, "already paused")
         box.state = "paused"
+        self.paused_while_busy += any(process.returncode is None for process in box.processes.values())
         await asyncio.to_thread(box.signal, signal.SIGSTOP)
+        self.changed.set()
         return web.Response(status=204)
 
     async def connect(self, request: web.Request) -> web.Response:
@@ -191,13 +202,13 @@ class E2bServer:
         else:
             part: Any = await (await request.multipart()).next()
             data = await part.read()
-        target = request["box"].host_path(path)
+        target = request[BOX].host_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
         return web.json_response([{"name": target.name, "path": path, "type": "file"}])
 
     async def start(self, request: web.Request) -> web.StreamResponse:
-        box: Box = request["box"]
+        box = request[BOX]
         body = await request.read()
         process = json.loads(body[5:])["process"]
         answer = web.StreamResponse(headers={"Content-Type": "application/connect+json"})
@@ -222,7 +233,7 @@ class E2bServer:
 
     async def send_signal(self, request: web.Request) -> web.Response:
         asked = await request.json()
-        running = request["box"].processes.get(asked["process"]["pid"])
+        running = request[BOX].processes.get(asked["process"]["pid"])
         if running is None or running.returncode is not None:
             return web.json_response({"code": "not_found", "message": "process not found"}, status=404)
         running.kill()
@@ -234,7 +245,7 @@ class E2bServer:
     ) -> web.StreamResponse:
         self.requests.append((request.method, request.path))
         self.changed.set()
-        if self.faults and self.faults[0][0] in request.path:
+        if self.faults and f"{request.method} {request.path}".startswith(self.faults[0][0]):
             _, status, message = self.faults.popleft()
             raise fault(status, message)
         if "sandboxes" in request.path:
@@ -246,7 +257,7 @@ class E2bServer:
             raise fault(502, "The sandbox was not found")
         if request.headers.get("X-Access-Token") != box.token:
             raise fault(401, "wrong access token")
-        request["box"] = box
+        request[BOX] = box
         return await handler(request)
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import httpx
 from e2b import AsyncSandbox
 from e2b.exceptions import (
+    AuthenticationException,
     NotFoundException,
     RateLimitException,
     SandboxException,
@@ -28,7 +29,10 @@ from agentfly.resources.sandbox.link import LinkClosed
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _GONE = (SandboxNotRunningException, SandboxNotFoundException)
-FAULTS = (SandboxException, RateLimitException, ServiceBusyException, httpx.HTTPError, OSError)
+FAULTS = (
+    *(SandboxException, AuthenticationException, RateLimitException, ServiceBusyException),
+    *(httpx.HTTPError, OSError),
+)
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 10.0
 # The service ends what isn't renewed: this often there is another chance.
 _RENEWALS = 3

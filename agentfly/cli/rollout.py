@@ -41,10 +41,12 @@ def run_rollout(path: Path, overrides: Sequence[str], *, samples: int, limit: in
     place = job.output / "rollouts.jsonl"
     load_format(model, agent.tools)
     make_output(job.output)
+    events = place.with_suffix(".events.jsonl").absolute()
+    events.unlink(missing_ok=True)
 
     async def run() -> list[Trajectory]:
         requests = [GroupRequest(f"{index}-{task.id}", task, samples, job.seed) for index, task in enumerate(chosen)]
-        return await _play(agent, model, job.rollout.options(), requests, place, console)
+        return await _play(agent, model, job.rollout.options(), requests, place, events, console)
 
     try:
         trajectories = run_interruptible(run())
@@ -67,6 +69,7 @@ async def _play(
     options: RolloutOptions,
     requests: list[GroupRequest],
     place: Path,
+    events: Path,
     console: Console,
 ) -> list[Trajectory]:
     bar = Progress(
@@ -74,7 +77,7 @@ async def _play(
     )
     trajectories: list[Trajectory] = []
     async with (
-        resource_session(place.parent.name) as manager,
+        resource_session(place.parent.name, event_log=events) as manager,
         RolloutRunner(agent, model, options, manager=manager) as runner,
     ):
         with bar, TrajectoryWriter(place, position=0) as writer:

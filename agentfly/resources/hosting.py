@@ -14,6 +14,7 @@ import ray
 from agentfly.resources.card import SpecCard
 from agentfly.resources.core.scheduler import Scheduler
 from agentfly.resources.core.types import Action, CheckHost, ResetSlot, StartHost
+from agentfly.resources.event_log import EventLog
 from agentfly.resources.host import HostReport, ResourceHost
 from agentfly.resources.messages import Replay
 from agentfly.resources.tasks import TaskSet, within
@@ -49,15 +50,19 @@ class HostActors:
         manager: name of the manager's own actor.
         core: is told what became of them.
         carry_out: for the actions that follow from that.
+        log: gets how long starts and resets take.
     """
 
-    def __init__(self, job: str, manager: str, core: Scheduler, carry_out: Callable[[list[Action]], None]) -> None:
+    def __init__(
+        self, job: str, manager: str, core: Scheduler, carry_out: Callable[[list[Action]], None], log: EventLog
+    ) -> None:
         self._job = job
         # By name, so that hosts don't keep a manager alive that everybody else has let go.
         self._manager_name = manager
         self._manager: Any = None
         self._core = core
         self._carry_out = carry_out
+        self._log = log
         self._hosts: dict[str, _Host] = {}
         self._delayed: set[str] = set()  # asked for, not yet made
         self._replays: dict[tuple[str, str], Replay] = {}
@@ -150,6 +155,7 @@ class HostActors:
         # Detached, so that a restarted manager finds them alive; they end themselves when the job is over.
         name = f"{self._job}/hosts/{spec.name}/{action.host}"
         options.update(name=name, namespace=NAMESPACE, lifetime="detached", max_concurrency=100_000)
+        began = time.monotonic()
         try:
             handle = ray.remote(ResourceHost).options(**options).remote(spec, action.slots, self._manager)
         except Exception as error:  # wrong options of Ray's
@@ -170,7 +176,9 @@ class HostActors:
             self._failed(action, str(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else str(error))
         else:
             host.ready = True
-            self._carry_out(self._core.host_ready(action.pool, action.host, time.monotonic()))
+            now = time.monotonic()
+            self._log.host_started(spec.name, action.host, action.slots, now - began)
+            self._carry_out(self._core.host_ready(action.pool, action.host, now))
             await self._watch(host)
 
     def _failed(self, action: StartHost, reason: str) -> None:
@@ -230,6 +238,7 @@ class HostActors:
         host = self._hosts.get(action.host)
         if host is None:
             return
+        began = time.monotonic()
         try:
             failure = await host.handle.reset.remote(action.slot, action.epoch, action.renew)
         except ray.exceptions.RayError as error:
@@ -242,6 +251,8 @@ class HostActors:
             _log.warning("pool %s: %s", host.spec.name, failure)
         ok = failure is None
         now = time.monotonic()
+        name, renewed = host.spec.name, action.renew
+        self._log.slot_reset(name, host.id, action.slot, now - began, renewed=renewed, ok=ok)
         self._carry_out(self._core.slot_reset(action.pool, action.host, action.slot, ok, failure or "", now))
 
     async def _check(self, action: CheckHost) -> None:

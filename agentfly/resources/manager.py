@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agentfly.errors import ConfigError
 from agentfly.resources.card import SpecCard
@@ -51,7 +52,7 @@ class ResourceManager:
     Args:
         job: begins its hosts' names; unique in the cluster.
         client_ttl: seconds of silence after which a client's leases come home.
-        event_log: file, on this actor's node, that gets a line for every lease; None writes none.
+        event_log: file, on this actor's node, that tells of every lease, start and reset; None writes none.
     """
 
     def __init__(self, job: str, client_ttl: float, event_log: str | None) -> None:
@@ -66,9 +67,9 @@ class ResourceManager:
         )
         self._client_ttl = client_ttl
         self._specs: dict[str, SpecCard] = {}
-        self._hosts = HostActors(job, _name(job), self._core, self._carry_out)
-        self._boxes: dict[str, Mailbox] = {}
         self._log = EventLog(event_log)
+        self._hosts = HostActors(job, _name(job), self._core, self._carry_out, self._log)
+        self._boxes: dict[str, Mailbox] = {}
         self._metrics = PoolMetrics(job)
         self._found = asyncio.Event()
         self._awaited: set[str] | None = None
@@ -215,6 +216,7 @@ class ResourceManager:
     def _add_pool(self, spec: SpecCard, now: float) -> None:
         if spec.key not in self._specs:
             self._specs[spec.key] = spec
+            self._log.pool_made(spec.key, spec.limits)
             self._carry_out(self._core.add_pool(spec.key, spec.limits, now))
 
     async def _begin(self) -> None:
@@ -281,7 +283,8 @@ def start_manager(
     Args:
         job: unique in the cluster.
         client_ttl: seconds of silence after which a client process counts as dead and its leases come home.
-        event_log: file that gets a line of JSON for every lease, on the manager's node.
+        event_log: file that gets a line of JSON for every lease, start and reset (see `EventLog`), on the manager's
+            node, which is the one of this process, unless that can't be.
         join: take the manager that another process of the job has started, if there is one.
     """
     actor = ray.remote(ResourceManager).options(
@@ -291,6 +294,8 @@ def start_manager(
         max_concurrency=100_000,
         max_restarts=-1,
         get_if_exists=join,
+        # It ends with this process anyway, and its log is to be found here.
+        scheduling_strategy=NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True),
     )
     return actor.remote(job, client_ttl, event_log)
 

@@ -67,7 +67,7 @@ class NativeBackend:
         job = prepared.job
         start = await compute(lambda _: _start(job, resume))
         async with (
-            resource_session("train") as manager,
+            resource_session("train", event_log=(job.output / "events.jsonl").absolute()) as manager,
             RolloutRunner(prepared.agent, job.model.spec(), job.rollout.options(), manager=manager) as runner,
         ):
             trainer = Trainer(

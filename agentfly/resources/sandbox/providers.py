@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from agentfly.errors import ConfigError
 from agentfly.resources.sandbox.bubblewrap.provider import BubblewrapProvider
+from agentfly.resources.sandbox.docker.provider import DockerProvider
 from agentfly.resources.sandbox.e2b.provider import E2bProvider
 from agentfly.resources.sandbox.provider import LIMITS, Provider
 from agentfly.resources.sandbox.settings import SandboxSettings
@@ -15,6 +16,7 @@ from agentfly.resources.sandbox.unisolated import ProcessProvider
 ENTRY_POINTS = "agentfly.sandboxes"
 _OURS: Mapping[str, Callable[[], Provider]] = {
     "bubblewrap": BubblewrapProvider,
+    "docker": DockerProvider,
     "e2b": E2bProvider,
     "process": ProcessProvider,
 }

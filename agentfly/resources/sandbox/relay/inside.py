@@ -21,6 +21,7 @@ GONE = 7
 _PATIENCE = 30.0
 _SLOW_READER = 10.0
 _MOST = 1 << 31
+_REMEMBERED = 8  # answers, for those who ask again
 
 
 def main() -> None:
@@ -89,6 +90,7 @@ class Keeper:
         self._selector = selectors.DefaultSelector()
         self._clients: dict[socket.socket, Any] = {}
         self._waiting: dict[bytes, socket.socket] = {}
+        self._given: dict[bytes, bytes] = {}
         self._answers: Any = self._frames.Inbox(_MOST)
         self._controller = self._start()
 
@@ -135,8 +137,14 @@ class Keeper:
         except (OSError, ValueError):
             data, frames = b"", []
         for frame in frames:
-            self._waiting[frame.get("id", b"")] = client
-            self._controller.sendall(self._frames.encode(frame))
+            number = frame.get("id", b"")
+            if number in self._given:
+                self._give(client, self._given[number])
+                return
+            known = number in self._waiting
+            self._waiting[number] = client
+            if not known:
+                self._controller.sendall(self._frames.encode(frame))
         if not data:
             for number in [number for number, waiting in self._waiting.items() if waiting is client]:
                 del self._waiting[number]
@@ -147,11 +155,17 @@ class Keeper:
         for frame in self._answers.feed(self._received(self._controller)):
             client = self._waiting.pop(frame.get("id", b""), None)
             if client is not None:
-                try:
-                    client.sendall(self._frames.encode(frame))
-                except OSError:
-                    pass
-                self._forget(client)
+                self._given[frame["id"]] = self._frames.encode(frame)
+                self._give(client, self._given[frame["id"]])
+                while len(self._given) > _REMEMBERED:
+                    del self._given[next(iter(self._given))]
+
+    def _give(self, client: socket.socket, answer: bytes) -> None:
+        try:
+            client.sendall(answer)
+        except OSError:
+            pass
+        self._forget(client)
 
     def _forget(self, client: socket.socket) -> None:
         self._selector.unregister(client)

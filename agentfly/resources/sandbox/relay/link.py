@@ -22,6 +22,7 @@ from agentfly.resources.sandbox.settings import SandboxSettings
 
 # A command's arguments may have 128 KiB in all.
 _MOST_ARGUMENT = 1 << 16
+_TRIES = 3
 # What a command may take beyond what it asks for: an interpreter that starts, a slow network.
 _GRACE = 60.0
 
@@ -92,16 +93,19 @@ class CommandLink:
             self.closed.set_result(None)
 
     async def _answer(self, request: bytes) -> Frame:
-        if len(request) > _MOST_ARGUMENT:
-            path = f"{self._folder}/{uuid4().hex}"
-            await self._machine.put(path, request)
-            argument = f"@{path}"
-        else:
+        for _ in range(_TRIES):
             argument = base64.b64encode(request).decode()
-        code, answer = await self._machine.execute(f"{self._ask} {argument}", 0.0)
-        if code != 0:
-            raise LinkClosed
-        return decode(base64.b64decode(answer)[HEADER:])
+            if len(argument) > _MOST_ARGUMENT:
+                path = f"{self._folder}/{uuid4().hex}"
+                await self._machine.put(path, request)
+                argument = f"@{path}"
+            code, answer = await self._machine.execute(f"{self._ask} {argument}", 0.0)
+            if code != 0:
+                raise LinkClosed
+            if answer:
+                return decode(base64.b64decode(answer)[HEADER:])
+            # A client of Docker's can lose what comes right behind its answer's header. Who asks again is told again.
+        raise LinkClosed
 
 
 async def open_link(machine: Machine, settings: SandboxSettings, *, workdir: str, python: str) -> CommandLink:

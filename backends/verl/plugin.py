@@ -7,8 +7,18 @@ verl hides what a plugin raises, so this one says itself why it can't be used.
 from __future__ import annotations
 
 import logging
+from typing import Any
+
+from agentfly.backends.verl.versions import check_versions
 
 _log = logging.getLogger(__name__)
+
+
+def plugin_loop(*args: Any, **given: Any) -> Any:
+    """The agent loop of a rollout; what it needs is imported by the first one, not with verl."""
+    from agentfly.backends.verl.loop import AgentFlyPluginLoop
+
+    return AgentFlyPluginLoop(*args, **given)
 
 
 def register() -> None:
@@ -18,13 +28,10 @@ def register() -> None:
         ConfigError: verl is of a version that this was not tested with.
         ImportError: something is missing.
     """
-    from agentfly.backends.verl.versions import check_versions
-
     check_versions()
-    from agentfly.backends.verl.loop import AgentFlyPluginLoop
     from verl.experimental.agent_loop.agent_loop import register as register_loop
 
-    register_loop("agentfly")(AgentFlyPluginLoop)
+    register_loop("agentfly")(plugin_loop)
 
 
 try:

@@ -65,3 +65,15 @@ def high(final_response: str) -> af.RewardResult:
 
 
 agent = af.Agent(tools=[look], reward=high, max_turns=3, max_tokens=32)
+
+
+@af.reward
+def moody(final_response: str, bad: list[int], ctx: af.Context) -> float:
+    """Fails for the rollouts of a group that the task names."""
+    if int(ctx.rollout_id.rpartition(".")[2]) in bad:
+        raise ValueError("in a bad mood")
+    return float(final_response)
+
+
+moody_agent = af.Agent(reward=moody)
+unrewarded_agent = af.Agent()

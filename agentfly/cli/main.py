@@ -1,4 +1,4 @@
-"""`agentfly`: train, rollout, pools, demo, doctor."""
+"""`agentfly`: train, rollout, plan, pools, demo, doctor."""
 
 from __future__ import annotations
 
@@ -48,6 +48,29 @@ def rollout(
     from agentfly.cli.rollout import run_rollout
 
     run_rollout(job, overrides or [], samples=samples, limit=limit, parquet=parquet)
+
+
+@app.command()
+def plan(
+    job: Job,
+    overrides: Overrides = None,
+    events: Annotated[Path | None, typer.Option(help="The event log of a run, to learn times from.")] = None,
+    trajectories: Annotated[Path | None, typer.Option(help="Trajectories (JSONL), to learn times from.")] = None,
+    times: Annotated[Path | None, typer.Option(help="A YAML file of times; see docs/planning.md.")] = None,
+    target: Annotated[float | None, typer.Option(min=1e-6, help="Rollouts a second that are wanted.")] = None,
+    price: Annotated[list[str] | None, typer.Option(help="POOL=PRICE of a slot for an hour; may be repeated.")] = None,
+    rollouts: Annotated[int | None, typer.Option(min=1, help="How many to simulate.")] = None,
+    continuous: Annotated[bool, typer.Option("--continuous", help="No training steps, as `agentfly rollout`.")] = False,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """Simulate a job's pools: what holds it up, what sizes a throughput needs, what that costs."""
+    from agentfly.cli.plan import PlanOptions, run_plan
+
+    options = PlanOptions(
+        rollouts, continuous, events, trajectories, times, target, price or (), seed=seed, as_json=json
+    )
+    run_plan(job, overrides or [], options)
 
 
 pools = typer.Typer(help="The pools of a running job: a live table, and their sizes.")

@@ -76,6 +76,10 @@ def refuse(job: TrainingJob) -> None:
             f"algorithm.advantage: verl has no {algorithm.advantage!r} without a baseline: {', '.join(_ADVANTAGES)}",
         ),
         (
+            algorithm.ratio == "sequence" and algorithm.dual_clip is not None,
+            "algorithm.dual_clip: verl has none for ratios of sequences",
+        ),
+        (
             job.optimizer.schedule == "linear",
             "optimizer.schedule: verl has no linear one: constant or cosine",
         ),

@@ -45,14 +45,14 @@ CPU = {
 }
 
 
-def job_file(folder: Path, model: Path, **changes: Any) -> Path:
+def job_file(folder: Path, place: Path, /, **changes: Any) -> Path:
     write_tasks(folder / "tasks.jsonl", 16)
     write_tasks(folder / "held_out.jsonl", 4)
     job = {
         "agent": "agents:agent",
         "tasks": "tasks.jsonl",
         "eval_tasks": "held_out.jsonl",
-        "model": {"path": str(model), "family": "qwen3"},
+        "model": {"path": str(place), "family": "qwen3"},
         "rollout": {"group_size": 4, "tasks_per_step": 4, "max_tokens": 32, "concurrency": 8},
         "optimizer": {"lr": 1e-3},
         "steps": 2,
@@ -110,6 +110,7 @@ def test_one_job_file_for_both_backends(model: Path, tmp_path: Path) -> None:
         ({"rollout": {"num_cpus": 1}}, "rollout.num_cpus"),
         ({"rollout": {"temperature": 0}}, "rollout.temperature"),
         ({"algorithm": {"advantage": "reinforce"}}, "algorithm.advantage"),
+        ({"algorithm": {"ratio": "sequence", "dual_clip": 3.0}}, "algorithm.dual_clip"),
         ({"algorithm": {"minibatches": 3}}, "algorithm.minibatches"),
         ({"optimizer": {"schedule": "linear"}}, "optimizer.schedule"),
     ],

@@ -5,10 +5,12 @@ from agentfly.context import Context, FromTask, Task
 from agentfly.errors import (
     AcquireTimeout,
     AgentFlyError,
+    BudgetSpent,
     ConfigError,
     Deadlock,
     ModelError,
     PoolSaturated,
+    RateLimited,
     ResourceDied,
     ResourceError,
     RewardError,
@@ -19,6 +21,7 @@ from agentfly.errors import (
 from agentfly.models.engine import Sampling
 from agentfly.models.spec import ModelSpec
 from agentfly.resources import Resource, ResourceSpec
+from agentfly.resources.api import ApiSpec, charge
 from agentfly.resources.sandbox import Sandbox, SandboxSpec
 from agentfly.rollout.api import arollout, rollout
 from agentfly.rollout.request import RolloutOptions
@@ -30,6 +33,8 @@ __all__ = [
     "AcquireTimeout",
     "Agent",
     "AgentFlyError",
+    "ApiSpec",
+    "BudgetSpent",
     "ConfigError",
     "Context",
     "Deadlock",
@@ -38,6 +43,7 @@ __all__ = [
     "ModelError",
     "ModelSpec",
     "PoolSaturated",
+    "RateLimited",
     "Resource",
     "ResourceDied",
     "ResourceError",
@@ -59,6 +65,7 @@ __all__ = [
     "Trajectory",
     "arollout",
     "atrain",
+    "charge",
     "reward",
     "rollout",
     "tool",

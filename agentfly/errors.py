@@ -70,3 +70,22 @@ class Deadlock(ResourceError):
 
 class StaleLease(ResourceError):
     """A call came with a lease that has ended; the resource may belong to somebody else by now."""
+
+
+class RateLimited(ResourceError):
+    """An external API refuses a call for its rate. A client's method may raise it; so does a call that gives up.
+
+    Attributes:
+        retry_after: seconds that the API asks to wait; None when it doesn't say.
+    """
+
+    def __init__(self, message: str = "the API refuses calls for their rate", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[RateLimited], tuple[str, float | None]]:
+        return type(self), (str(self), self.retry_after)
+
+
+class BudgetSpent(ResourceError):
+    """The money that a job may spend on an external API is used up."""

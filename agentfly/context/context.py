@@ -122,7 +122,7 @@ class Context:
             lease = await book.get(spec, acquire)
         view: R | None = self._views.get(lease)
         if view is None:
-            view = self._views[lease] = lease.seen_by(self.faults.append)
+            view = self._views[lease] = lease.seen_by(self.faults.append, self._waits)
         return view
 
     @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Generic, Self, TypeVar, cast
 
 import ray
@@ -50,13 +51,18 @@ class Lease(Generic[R]):
         """The resource, as a proxy of its own type; faults go to the ledger of whoever acquired it."""
         return self.seen_by(self._faults)
 
-    def seen_by(self, faults: FaultSink) -> R:
-        """The resource in the hands of one of several who share the lease: faults in its calls go to that one."""
-        return cast(R, Proxy(self._spec.resource, self.channel(faults)))
+    def seen_by(self, faults: FaultSink, waits: AbstractContextManager[Any] | None = None) -> R:
+        """The resource in the hands of one of several who share the lease.
 
-    def channel(self, faults: FaultSink) -> Channel:
+        Args:
+            faults: get those in its calls.
+            waits: entered while a call queues in the resource.
+        """
+        return cast(R, Proxy(self._spec.resource, self.channel(faults, waits)))
+
+    def channel(self, faults: FaultSink, waits: AbstractContextManager[Any] | None = None) -> Channel:
         """The way to the host."""
-        return Channel(self._spec, self._lease, self._host, self._is_valid, self._on_loss, faults)
+        return Channel(self._spec, self._lease, self._host, self._is_valid, self._on_loss, faults, waits)
 
     def release(self) -> None:
         """Give it back; a second time changes nothing. Never blocks, so it is safe under cancellation."""

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 import traceback
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import ray.cloudpickle
 
 from agentfly.errors import ResourceError, StaleLease
 from agentfly.resources.card import SpecCard
+from agentfly.resources.phases import Phase, in_phases
 from agentfly.resources.place import Place, invoke
 from agentfly.resources.resource import Resource
 
@@ -98,13 +100,33 @@ class ResourceHost:
 
     async def stream(
         self, slot: int, epoch: int, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[Any | Raised]:
+    ) -> AsyncGenerator[Any | Raised]:
         """Run an asynchronous generator of a leased resource; its exception comes as the last item."""
         try:
             async for item in self._place(slot).stream(epoch, method, args, kwargs):
                 yield item
         except Exception as error:
             yield raised(error)
+
+    async def call_in_phases(
+        self, slot: int, epoch: int, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AsyncIterator[Any | Raised | Phase]:
+        """As `call`, for resources whose calls may queue: tells when they do; the result comes last."""
+
+        async def once() -> AsyncGenerator[Any]:
+            yield await self.call(slot, epoch, method, args, kwargs)
+
+        async with aclosing(in_phases(once())) as items:
+            async for item in items:
+                yield item
+
+    async def stream_in_phases(
+        self, slot: int, epoch: int, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AsyncIterator[Any | Raised | Phase]:
+        """As `stream`, telling too when the call queues in the resource."""
+        async with aclosing(in_phases(self.stream(slot, epoch, method, args, kwargs))) as items:
+            async for item in items:
+                yield item
 
     async def broadcast(self, method: str, args: Sequence[Any]) -> list[Any]:
         """Run a method on every resource here.
@@ -158,7 +180,7 @@ class ResourceHost:
     # Resources
 
     def _make(self) -> Resource:
-        made: Resource = self._spec.resource(**self._spec.args)
+        made = self._spec.make()
         self._made.append(made)
         return made
 

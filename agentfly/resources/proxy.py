@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, aclosing, nullcontext
 from typing import Any, Protocol
 
 import ray
@@ -13,6 +14,7 @@ from agentfly.errors import ModelError, ResourceDied, ResourceError, StaleLease
 from agentfly.resources.core.types import Lease
 from agentfly.resources.faults import Fault, FaultSink
 from agentfly.resources.host import Raised
+from agentfly.resources.phases import Phase
 from agentfly.resources.spec import ResourceSpec
 
 _POOLS_OWN = frozenset({"start", "setup", "reset", "stop", "healthy"})
@@ -26,6 +28,7 @@ class Channel:
         valid: whether the lease hasn't been given back.
         on_loss: told when a call shows that the host is dead or the lease has ended.
         faults: the lessee's ledger.
+        waits: entered while a call queues in the resource.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class Channel:
         valid: Callable[[], bool],
         on_loss: Callable[[], None],
         faults: FaultSink,
+        waits: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._spec = spec
         self._lease = lease
@@ -43,6 +47,7 @@ class Channel:
         self._valid = valid
         self._on_loss = on_loss
         self._faults = faults
+        self._waits: AbstractContextManager[Any] = nullcontext() if waits is None else waits
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run a method; cancelling this call cancels it in the host.
@@ -52,6 +57,9 @@ class Channel:
             StaleLease: the lease has ended.
             Exception: what the method raised, its remote traceback as a note.
         """
+        if self._spec.queues:
+            (result,) = [item async for item in self._items("call_in_phases", method, args, kwargs)]
+            return result
         self._check()
         reference = self._host.call.remote(self._lease.slot, self._lease.epoch, method, args, kwargs)
         try:
@@ -65,17 +73,34 @@ class Channel:
 
     async def stream(self, method: str, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """Run an asynchronous generator; raises as `call`."""
+        run = "stream_in_phases" if self._spec.queues else "stream"
+        async with aclosing(self._items(run, method, args, kwargs)) as items:
+            async for item in items:
+                yield item
+
+    async def _items(
+        self, run: str, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> AsyncGenerator[Any]:
+        """What a generator of the host yields; while it says that it queues, the lessee waits."""
         self._check()
-        remote = self._host.stream.options(num_returns="streaming")
+        remote = getattr(self._host, run).options(num_returns="streaming")
         references = remote.remote(self._lease.slot, self._lease.epoch, method, args, kwargs)
         ended = False
+        waiting = ExitStack()
         try:
             async for reference in references:
-                yield self._unwrap(await reference)
+                item = await reference
+                if item is Phase.QUEUES:
+                    waiting.enter_context(self._waits)
+                elif item is Phase.WORKS:
+                    waiting.close()
+                else:
+                    yield self._unwrap(item)
             ended = True
         except ray.exceptions.RayError as error:
             raise self._failed(method, error) from None
         finally:
+            waiting.close()
             if not ended:
                 ray.cancel(references)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import ray.cloudpickle
 
@@ -43,7 +43,8 @@ class ResourceSpec(Generic[R]):
         slots: leases that one host process carries. Exclusive: a resource for each. Shared: permits on one.
         shared: one resource in each host, used by all of its leases at once; it is not reset between them.
         min_size, max_size: slots over all hosts, kept at least and at most.
-        spares: idle slots kept ready beside those in use.
+        spares: idle slots kept ready beside those in use; `auto` keeps as many as will be asked for in the time that
+            a host takes to start, by the rate at which leases are asked for.
         max_waiting: requests that may queue; the next is refused with `PoolSaturated`.
         max_uses: leases after which a resource is replaced; None is no limit.
         max_age: seconds after which an idle resource is replaced; None is no limit. A shared one is replaced when
@@ -65,7 +66,7 @@ class ResourceSpec(Generic[R]):
     shared: bool = False
     min_size: int = 0
     max_size: int = 64
-    spares: int = 0
+    spares: int | Literal["auto"] = 0
     max_waiting: int = 100_000
     max_uses: int | None = None
     max_age: float | None = None
@@ -102,8 +103,10 @@ class ResourceSpec(Generic[R]):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"{where}: {name} is {value}, it must be positive (or None)")
+        if isinstance(self.spares, str) and self.spares != "auto":
+            raise ConfigError(f"{where}: spares is {self.spares!r}, it must be a number or 'auto'")
         for name in ("spares", "start_retries", "num_cpus", "num_gpus"):
-            if getattr(self, name) < 0:
+            if getattr(self, name) != "auto" and getattr(self, name) < 0:
                 raise ConfigError(f"{where}: {name} is {getattr(self, name)}, it can't be negative")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -130,6 +133,17 @@ class ResourceSpec(Generic[R]):
         kind: Any = self.resource
         resets = kind.reset is not Resource.reset or kind.healthy is not Resource.healthy
         return PoolLimits(**own, resets=resets)
+
+    @property
+    def queues(self) -> bool:
+        """Whether calls may have to wait for their turn in the host; see `phases.queueing`."""
+        return False
+
+    def make(self) -> Resource:
+        """Construct one resource; called in the host."""
+        made: Any = self.resource(**self.args)
+        assert isinstance(made, Resource)
+        return made
 
     def host_options(self) -> dict[str, Any]:
         """Options of the host's Ray actor."""

@@ -219,6 +219,7 @@ class E2bServer:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **(box.request.get("envVars") or {}), **process.get("envs", {})},
+            start_new_session=True,
         )
         box.processes[running.pid] = running
         await answer.write(frame({"event": {"start": {"pid": running.pid}}}))
@@ -236,7 +237,7 @@ class E2bServer:
         running = request[BOX].processes.get(asked["process"]["pid"])
         if running is None or running.returncode is not None:
             return web.json_response({"code": "not_found", "message": "process not found"}, status=404)
-        running.kill()
+        os.killpg(running.pid, signal.SIGKILL)
         return web.json_response({})
 
     @web.middleware

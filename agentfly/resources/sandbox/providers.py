@@ -10,6 +10,7 @@ from agentfly.resources.sandbox.bubblewrap.provider import BubblewrapProvider
 from agentfly.resources.sandbox.docker.provider import DockerProvider
 from agentfly.resources.sandbox.e2b.provider import E2bProvider
 from agentfly.resources.sandbox.provider import LIMITS, Provider
+from agentfly.resources.sandbox.sandlock.provider import SandlockProvider
 from agentfly.resources.sandbox.settings import SandboxSettings
 from agentfly.resources.sandbox.unisolated import ProcessProvider
 
@@ -19,6 +20,7 @@ _OURS: Mapping[str, Callable[[], Provider]] = {
     "docker": DockerProvider,
     "e2b": E2bProvider,
     "process": ProcessProvider,
+    "sandlock": SandlockProvider,
 }
 
 

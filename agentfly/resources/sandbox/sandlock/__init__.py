@@ -1,0 +1,1 @@
+"""The provider `sandlock`: Landlock and seccomp, where user namespaces are forbidden."""

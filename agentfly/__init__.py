@@ -2,6 +2,7 @@
 
 from agentfly.agent import Agent, Reward, RewardResult, Tool, ToolResult, reward, tool, weighted
 from agentfly.context import Context, FromTask, Task
+from agentfly.envs.gym import gym_resource
 from agentfly.errors import (
     AcquireTimeout,
     AgentFlyError,
@@ -65,6 +66,7 @@ __all__ = [
     "Trajectory",
     "arollout",
     "atrain",
+    "gym_resource",
     "charge",
     "reward",
     "rollout",

@@ -1,0 +1,68 @@
+"""How the tools and the reward of an agent get at its episode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from agentfly.envs.episodes.environment import Environment
+from agentfly.envs.episodes.game import Step
+from agentfly.envs.sandbox_tools.needs import NeedsFields
+
+from agentfly.agent import Reward, RewardResult, Tool, ToolResult, reward, tool
+from agentfly.context import Context
+from agentfly.resources import ResourceSpec
+
+E = TypeVar("E", bound=Environment)
+
+
+class EpisodeHandle(Generic[E]):
+    """One episode a rollout, in a pool, opened from the named fields of its task.
+
+    Args:
+        spec: of the pool.
+        fields: of the task that the episode is made of.
+        optional: fields that may be absent.
+    """
+
+    def __init__(self, spec: ResourceSpec[E], fields: Sequence[str], optional: Sequence[str] = ()) -> None:
+        self.spec = spec
+        self.fields = tuple(fields)
+        self.optional = tuple(optional)
+
+    async def of(self, ctx: Context) -> E:
+        """The rollout's episode; the first who asks opens it."""
+        row = {name: ctx.task[name] for name in self.fields}
+        row.update({name: ctx.task[name] for name in self.optional if name in ctx.task})
+        return await ctx.acquire(self.spec, setup={"row": row})
+
+    async def act(self, ctx: Context, action: str) -> ToolResult:
+        """Take one action; the rollout ends with the episode."""
+        return as_result(await (await self.of(ctx)).step(action))
+
+    def look(self, description: str = "See what there is to see, without doing anything.") -> Tool:
+        """The tool `look`."""
+
+        async def look(ctx: Context) -> str:
+            return await (await self.of(ctx)).observe()
+
+        return tool(description=description, claims=[self.spec])(look)
+
+    def episode_return(self, *, name: str = "episode_return", scale: float = 1.0) -> Reward:
+        """The sum of the rewards of the episode's steps; 0 for a rollout that never acted.
+
+        Args:
+            name: of the reward.
+            scale: that the sum is multiplied by.
+        """
+
+        async def score(ctx: Context) -> RewardResult:
+            state = await (await self.of(ctx)).score()
+            return RewardResult(scale * state.total, {"steps": state.steps, "over": float(state.over)})
+
+        return NeedsFields(reward(name=name)(score), self.fields)
+
+
+def as_result(step: Step) -> ToolResult:
+    """A step as the observation of a tool."""
+    return ToolResult(step.observation, metrics=step.info, terminal=step.over)

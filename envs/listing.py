@@ -1,0 +1,55 @@
+"""The list itself. An entry names what it needs; nothing of it is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One environment.
+
+    Attributes:
+        name: also the folder of those that are prebuilt.
+        what: in a few words.
+        size: of what comes with it, or with the packages that it needs.
+        licence: of the environment's code and data.
+        modules: that its hosts import.
+        extra: of agentfly-rl that installs them.
+        programs: that must be on PATH.
+        agent, tasks: `module:attribute` of its agent and of the function that makes its tasks; None where they are
+            made by a call with arguments.
+        data: where full data is from, if there is more than what comes along.
+    """
+
+    name: str
+    what: str
+    size: str
+    licence: str
+    modules: tuple[str, ...] = ()
+    extra: str = ""
+    programs: tuple[str, ...] = ()
+    agent: str | None = None
+    tasks: str | None = None
+    data: str = ""
+
+    @property
+    def gym_name(self) -> str:
+        """Its name for `gymnasium.make`, without namespace and version."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
+
+
+def _prebuilt(name: str, what: str, *, size: str, modules: tuple[str, ...] = (), extra: str = "") -> Entry:
+    place = f"agentfly.envs.{name}"
+    return Entry(name, what, size, "Apache-2.0", modules, extra, agent=f"{place}:agent", tasks=f"{place}:make_tasks")
+
+
+_SANDBOX = ("pyseccomp",)
+
+PREBUILT: Final = (_prebuilt("swe", "repositories to mend", size="12 tasks", modules=_SANDBOX, extra="sandbox"),)
+
+ADAPTERS: Final = (
+    Entry("gym", "any Gymnasium environment; presets for toy text", "75 MB", "MIT", ("gymnasium",), "gym"),
+    Entry("minigrid", "MiniGrid and BabyAI in words", "60 MB", "Apache-2.0", ("gymnasium", "minigrid"), "minigrid"),
+)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agentfly.errors import ModelError
-from agentfly.models.engine import Completion, EngineInfo, Sampling
+from agentfly.models.engine import Completion, EngineInfo, Piece, Sampling, piece_of
 
 
 class Server(Protocol):
@@ -93,8 +93,20 @@ class VerlEngine:
         stopped = ids[-1] in sampling.stop_token_ids
         return Completion(ids, logprobs, [_version(output.extra_fields)] * len(ids), "stop" if stopped else "length")
 
+    async def stream(
+        self, prompt_ids: Sequence[int], sampling: Sampling, *, session: str = "", priority: int = 0
+    ) -> AsyncIterator[Piece]:
+        """As `Engine.stream`, in one piece: verl's servers tell only of whole completions."""
+        yield piece_of(await self.generate(prompt_ids, sampling, session=session, priority=priority))
+
     async def abort(self, session: str) -> None:
         """verl ends requests for all of a server only: this one's ends by itself."""
+
+    async def pause(self) -> None:
+        """verl puts its servers to sleep and wakes them itself."""
+
+    async def resume(self) -> None:
+        """As `pause`."""
 
     async def update_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """Never called: verl brings its servers new weights."""

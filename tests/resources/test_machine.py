@@ -15,7 +15,9 @@ from agentfly.resources.core.types import PoolLimits
 CLIENTS = ("a", "b", "c")
 POOLS = {
     "box": PoolLimits("box", slots=2, max_size=4, idle_ttl=20.0, max_uses=3, spares=1, health_interval=10.0),
-    "desk": PoolLimits("desk", slots=1, resets=False, min_size=1, max_size=2, max_age=30.0, max_waiting=3),
+    "desk": PoolLimits(
+        "desk", slots=1, resets=False, min_size=1, max_size=3, max_age=30.0, max_waiting=3, spares="auto", idle_ttl=15.0
+    ),
     "engine": PoolLimits("engine", slots=3, shared=True, max_size=6, idle_ttl=40.0, max_age=60.0, start_retries=1),
 }
 T = TypeVar("T")

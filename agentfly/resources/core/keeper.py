@@ -124,11 +124,12 @@ class HostKeeper:
         """Start hosts for those who wait, the minimum, and the spares."""
         limits, fleet = self.limits, self.fleet
         missing = limits.min_size - fleet.live_size
-        short = max(missing, waiting + limits.spares - fleet.available)
+        spares = self._spares(now)
+        short = max(missing, waiting + spares - fleet.available)
         if short <= 0 or self._room_for() <= 0 or self.breaker.is_open(now):
             return []
         if waiting and self._served_soon(waiting, oldest_wait, now):
-            short = missing
+            short = max(missing, spares - fleet.available)
         actions: list[Action] = []
         while short > 0 and (slots := self._room_for()) > 0:
             if self.breaker.trying and fleet.count(SlotState.STARTING):
@@ -173,6 +174,13 @@ class HostKeeper:
         if hold is None or start is None or not leased:
             return False
         return waiting * hold < start * leased and oldest_wait(now) < start
+
+    def _spares(self, now: float, *, giving_back: bool = False) -> int:
+        """Idle slots to keep beside those in use."""
+        spares = self.limits.spares
+        if spares == "auto":
+            return self._history.spares_wanted(self.fleet.leased, now, giving_back=giving_back)
+        return spares
 
     def _room_for(self) -> int:
         """Slots of the next host."""
@@ -230,12 +238,13 @@ class HostKeeper:
 
     def _shrink(self, ttl: float, now: float) -> list[Action]:
         actions: list[Action] = []
+        spares = self._spares(now, giving_back=True)
         for host in list(self.fleet.hosts):
             if host.retiring or not host.ready or host.idle_since is None or now - host.idle_since < ttl:
                 continue
             size = self.fleet.live_size - len(host.slots)
             idle = self.fleet.idle - len(host.free)
-            if size >= self.limits.min_size and idle >= self.limits.spares:
+            if size >= self.limits.min_size and idle >= spares:
                 self.fleet.retire(host)
                 actions += self._rest(host, now)
         return actions

@@ -22,7 +22,7 @@ class PoolLimits:
     resets: bool = True
     min_size: int = 0
     max_size: int = 64
-    spares: int = 0
+    spares: int | Literal["auto"] = 0
     max_waiting: int = 100_000
     max_uses: int | None = None
     max_age: float | None = None

@@ -23,6 +23,7 @@ from agentfly.models.engine import Sampling
 from agentfly.models.spec import ModelSpec
 from agentfly.resources import Resource, ResourceSpec
 from agentfly.resources.api import ApiSpec, charge
+from agentfly.resources.environment import Environment, EnvironmentSpec, Episode, Step
 from agentfly.resources.sandbox import Sandbox, SandboxSpec
 from agentfly.rollout.api import arollout, rollout
 from agentfly.rollout.request import RolloutOptions
@@ -39,6 +40,9 @@ __all__ = [
     "ConfigError",
     "Context",
     "Deadlock",
+    "Environment",
+    "EnvironmentSpec",
+    "Episode",
     "FromTask",
     "Group",
     "ModelError",
@@ -58,6 +62,7 @@ __all__ = [
     "SandboxSpec",
     "StaleLease",
     "StartFailed",
+    "Step",
     "Task",
     "Tool",
     "ToolError",

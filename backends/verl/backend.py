@@ -92,4 +92,6 @@ def compose(settings: Sequence[str]) -> Any:
         )
     except (HydraException, OmegaConfBaseException, ValueError, AssertionError, TypeError) as error:
         raise ConfigError(f"verl refuses its configuration: {first_line(error)}") from error
+    if not config.trainer.use_v1:
+        raise ConfigError("verl.trainer.use_v1: a job runs with verl's V1 trainer only: leave it out")
     return config

@@ -84,8 +84,8 @@ def refuse(job: TrainingJob) -> None:
             "optimizer.schedule: verl has no linear one: constant or cosine",
         ),
         (
-            not Path(model.path).is_dir(),
-            f"model.path: no folder {model.path!r}: give a local one in Hugging Face format",
+            not (Path(model.path) / "config.json").is_file(),
+            f"model.path: no config.json in {model.path!r}: give a local folder in Hugging Face format",
         ),
     ]
     lines = [line for wrong, line in problems if wrong]

@@ -95,6 +95,52 @@ class CpuServer:
     async def stop_profile(self) -> None: ...
 
 
+class BatchedServer(CpuServer):
+    """The same on AgentFly's embedded engine, which samples many completions at once: for runs of many steps."""
+
+    def __init__(self, model_path: str, max_tokens: int = 16, seed: int = 0) -> None:
+        from agentfly.models.local.engine import LocalEngine
+
+        self.engine = LocalEngine(model_path)
+        self.started: asyncio.Task[None] | None = None
+        self.max_tokens = max_tokens
+        self.global_steps: int | None = None
+
+    async def _engine(self) -> Any:
+        if self.started is None:
+            self.started = asyncio.ensure_future(self.engine.start())
+        await self.started
+        return self.engine
+
+    async def generate(
+        self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, *_: Any, **more: Any
+    ) -> Any:
+        from verl.workers.rollout.replica import TokenOutput
+
+        from agentfly.models.engine import Sampling
+
+        engine = await self._engine()
+        sampling = Sampling(
+            max_tokens=sampling_params.get("max_tokens") or self.max_tokens,
+            temperature=float(sampling_params.get("temperature", 1.0)),
+            stop_token_ids=tuple(sampling_params.get("stop_token_ids") or ()),
+        )
+        drawn = await engine.generate(prompt_ids, sampling, session=request_id)
+        return TokenOutput(
+            token_ids=list(drawn.ids),
+            log_probs=list(drawn.logprobs),
+            stop_reason="completed",
+            num_preempted=0,
+            extra_fields={"global_steps": self.global_steps},
+        )
+
+    async def load_weights(self, named: list[tuple[str, torch.Tensor]], global_steps: int | None = None) -> float:
+        engine = await self._engine()
+        self.global_steps = global_steps
+        await engine.update_weights({name: tensor.numpy() for name, tensor in named}, global_steps or 0)
+        return float("nan")
+
+
 def load_replica() -> type:
     """The replica's class; verl asks for it late, since its own base class is heavy."""
     from verl.workers.rollout.replica import RolloutReplica

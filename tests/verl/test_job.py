@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def job_file(folder: Path, place: Path, /, **changes: Any) -> Path:
     return file
 
 
-def train(folder: Path, *arguments: str) -> str:
+def train(folder: Path, *arguments: str, code: int = 0) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "agentfly.cli.main", "train", *arguments],
         cwd=folder,
@@ -77,7 +79,7 @@ def train(folder: Path, *arguments: str) -> str:
         check=False,
     )
     (folder / "log").write_text(done.stdout)
-    assert done.returncode == 0, done.stdout[-6000:]
+    assert done.returncode == code, done.stdout[-6000:]
     return done.stdout
 
 
@@ -96,8 +98,51 @@ def test_one_job_file_for_both_backends(model: Path, tmp_path: Path) -> None:
     assert {one["task"]["id"] for one in trajectories} <= {str(index) for index in range(16)}
     checkpoint = tmp_path / "verl" / "checkpoints" / "global_step_2" / "actor" / "huggingface"
     assert list(checkpoint.glob("*.safetensors")) and (checkpoint / "tokenizer.json").is_file()
-    hosts = {int(line.split()[1]) for line in (tmp_path / "diary").read_text().splitlines()}
-    assert hosts and not [pid for pid in hosts if Path(f"/proc/{pid}").exists()]
+    nothing_is_left(tmp_path)
+    assert "has checkpoints of an earlier run" in train(tmp_path, file, "backend=verl", "output=verl", code=2)
+    train(tmp_path, file, "backend=verl", "output=verl", "steps=3", "--resume")
+    assert [line["step"] for line in read_lines(tmp_path / "verl" / "metrics.jsonl")] == [0, 1, 2, 2, 3, 3]
+    assert len(read_lines(tmp_path / "verl" / "trajectories.jsonl")) == 3 * 4 * 4
+
+
+def nothing_is_left(folder: Path) -> None:
+    """No host of a pool is alive."""
+    hosts = {int(line.split()[1]) for line in (folder / "diary").read_text().splitlines()}
+    assert hosts
+    deadline = time.monotonic() + 60
+    while [pid for pid in hosts if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_stopped_leaves_nothing(model: Path, tmp_path: Path) -> None:
+    file = job_file(tmp_path, model, backend="verl", steps=1000, eval_tasks=None)
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agentfly.cli.main", "train", str(file)],
+            cwd=tmp_path,
+            env=cpu_environment(DIARY=str(tmp_path / "diary")),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        while "step 1/1000" not in (tmp_path / "log").read_text():
+            assert process.poll() is None, (tmp_path / "log").read_text()[-6000:]
+            time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+    assert "stopped; go on with --resume" in (tmp_path / "log").read_text()
+    nothing_is_left(tmp_path)
+
+
+@pytest.mark.slow
+def test_too_many_failed_rollouts_end_a_job_with_their_reason(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "sour.py").write_text(
+        "import agentfly as af\n\n@af.reward\ndef sour(final_response: str) -> float:\n"
+        "    raise ValueError('in a bad mood')\n\nagent = af.Agent(reward=sour, max_tokens=8)\n"
+    )
+    file = job_file(tmp_path, model, backend="verl", agent="sour.py:agent", eval_tasks=None)
+    assert "in a bad mood" in train(tmp_path, str(file), code=1).splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,5 @@ def test_the_users_own_settings_win(model: Path) -> None:
 def test_what_verl_refuses_is_told_in_a_line(model: Path) -> None:
     with pytest.raises(ConfigError, match=r"^verl refuses its configuration: .*[^\n]$"):
         translate(job(model, {"actor_rollout_ref.rollout.temperature": 0}))
+    with pytest.raises(ConfigError, match=r"^verl\.trainer\.use_v1: "):
+        translate(job(model, {"trainer": {"use_v1": False}}))

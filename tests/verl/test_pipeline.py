@@ -72,6 +72,9 @@ def check_pools(diary: Path) -> None:
     entries = [line.split() for line in diary.read_text().splitlines()]
     assert any(what == "look" for what, _ in entries)
     hosts = {int(pid) for _, pid in entries}
+    # The pool's size allows two at a time; a pool for each of verl's two workers would have made four.
+    died = sum(what == "die" for what, _ in entries)
+    assert len(hosts) <= 2 + died
     assert not [pid for pid in hosts if Path(f"/proc/{pid}").exists()]
 
 

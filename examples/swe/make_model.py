@@ -1,4 +1,4 @@
-"""Writes the tasks to tasks.jsonl and a tiny model with random weights to ./model, so that the job runs anywhere.
+"""Writes tasks.jsonl, held_out.jsonl, and a tiny model with random weights to ./model, so that the job runs anywhere.
 
 Such a model solves nothing: put your own in its place, and tasks of your own in theirs.
 """
@@ -13,7 +13,9 @@ from agentfly.rollout.chat_format import ChatFormat
 
 here = Path(__file__).parent
 tasks = make_tasks()
-(here / "tasks.jsonl").write_text("".join(json.dumps({"id": task.id, **task.fields}) + "\n" for task in tasks))
+for name, some in (("tasks", tasks[::2]), ("held_out", tasks[1::4])):
+    rows = [json.dumps({"id": task.id, **task.fields}) + "\n" for task in some]
+    (here / f"{name}.jsonl").write_text("".join(rows))
 texts = [json.dumps(tool.spec) for tool in agent.tools] * 8 + [task["problem_statement"] for task in tasks] * 4
 tokenizer = build_tokenizer(texts, 1000, here / "model")
 build_model(here / "model", vocab_size=len(tokenizer), max_context=8192)

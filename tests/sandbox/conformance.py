@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.resources.sandbox import Sandbox, SandboxSpec
+from agentfly.resources.sandbox import Sandbox, SandboxSpec, pack, unpack
 from agentfly.resources.sandbox.providers import provider_named
 
 LIMIT = 4096
@@ -78,6 +78,113 @@ class Conformance:
             await box.run("true", cwd="none")
         with pytest.raises(OSError, match="null byte"):
             await box.run("true\0")
+
+    # Commands whose output comes piece by piece
+
+    async def test_output_streams_while_a_command_goes_on(self, box: Sandbox) -> None:
+        pieces = []
+        async for piece in box.stream("echo one; until [ -e go ]; do sleep 0.05; done; cat; exit 3", stdin="two\n"):
+            pieces.append(piece)
+            if piece.running:
+                await box.write("go", "")
+        assert "".join(piece.stdout for piece in pieces) == "one\ntwo\n"
+        assert pieces[0].stdout == "one\n"
+        assert [piece.running for piece in pieces][-2:] == [True, False]
+        assert (pieces[-1].exit_code, pieces[-1].status) == (3, "ok")
+        assert await box.processes() == {}
+
+    async def test_streams_leave_nothing_out_however_slowly_they_are_read(self, box: Sandbox) -> None:
+        size, last = 0, ""
+        async for piece in box.stream(
+            "head -c 200000 /dev/zero | tr '\\0' x; printf 'h\\303'; sleep 0.1; printf '\\244'"
+        ):
+            assert piece.left_out == 0
+            size += len(piece.stdout)
+            last = piece.stdout or last
+        assert size == 200_002
+        assert last.endswith("ä")
+
+    async def test_whoever_stops_reading_ends_the_command(self, box: Sandbox) -> None:
+        async for piece in box.stream("echo $$; while true; do touch alive; sleep 0.05; done"):
+            assert piece.running
+            break
+        while await box.processes():
+            await asyncio.sleep(0.01)
+        assert (await box.run("sleep 0.3; rm -f alive; sleep 0.3; ls", timeout=10)).stdout == ""
+
+    async def test_a_stream_that_takes_too_long_is_ended(self, box: Sandbox) -> None:
+        pieces = [piece async for piece in box.stream("echo begun; sleep 600", timeout=1.0)]
+        assert "".join(piece.stdout for piece in pieces) == "begun\n"
+        assert (pieces[-1].status, pieces[-1].exit_code) == ("timeout", None)
+
+    async def test_a_process_in_the_background_is_fed_asked_and_signalled(self, box: Sandbox) -> None:
+        process = await box.spawn("while read line; do echo got $line; done; echo over", stdin="a\n", keep_input=True)
+        assert await box.processes() == {process: True}
+        text = await self.until(box, process, "got a\n")
+        await box.send(process, "b\n", close=True)
+        assert await self.until(box, process, "over\n", text) == "got a\ngot b\nover\n"
+        while (piece := await box.output(process, wait=10)).running:
+            assert not piece.stdout
+        assert piece.exit_code == 0
+        with pytest.raises(OSError, match="input"):
+            await box.send(process, "c")
+        other = await box.spawn("exec sleep 600")
+        await box.signal(other)
+        while (piece := await box.output(other, wait=10)).running:
+            pass
+        assert (piece.status, piece.exit_code) == ("killed", None)
+        await box.forget(other)
+        await box.forget(process)
+        with pytest.raises(ProcessLookupError):
+            await box.output(process)
+
+    async def test_of_output_that_nobody_fetches_the_newest_is_kept(self, box: Sandbox) -> None:
+        process = await box.spawn("head -c 100000 /dev/zero | tr '\\0' x; echo end")
+        while (await box.processes())[process]:
+            await asyncio.sleep(0.02)
+        piece = await box.output(process)
+        assert piece.stdout.endswith("xend\n")
+        assert (len(piece.stdout), piece.left_out) == (LIMIT, 100_004 - LIMIT)
+
+    async def test_processes_in_the_background_are_so_many_and_not_more(self, box: Sandbox) -> None:
+        for _ in range(64):
+            process = await box.spawn("true")
+        with pytest.raises(OSError, match="64 background processes"):
+            await box.spawn("true")
+        await box.forget(process)
+        await box.spawn("true")
+
+    async def until(self, box: Sandbox, process: int, end: str, text: str = "") -> str:
+        while not text.endswith(end):
+            text += (await box.output(process, wait=10)).stdout
+        return text
+
+    # Folders
+
+    async def test_a_folder_goes_in_and_comes_out(self, box: Sandbox, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        (source / "sub").mkdir(parents=True)
+        (source / "sub" / "data.bin").write_bytes(os.urandom(100_000))
+        (source / "run.sh").write_text("echo ran")
+        (source / "run.sh").chmod(0o755)
+        await box.upload(pack(source), "made/here")
+        assert (await box.run("sh made/here/run.sh")).stdout == "ran\n"
+        await box.run("ln -s /etc/passwd made/here/away; mkfifo made/here/pipe; echo new > made/here/sub/new")
+        target = tmp_path / "target"
+        left_out = unpack(await box.download("made/here"), target)
+        assert sorted(left_out) == ["./away", "./pipe"]
+        assert (target / "sub" / "data.bin").read_bytes() == (source / "sub" / "data.bin").read_bytes()
+        assert (target / "sub" / "new").read_text() == "new\n"
+        assert not (target / "away").exists()
+
+    async def test_what_can_not_be_packed_or_unpacked_says_why(self, box: Sandbox) -> None:
+        with pytest.raises(OSError, match="can't be unpacked"):
+            await box.upload(b"rubbish")
+        with pytest.raises(OSError, match="can't be packed"):
+            await box.download("none")
+        await box.run("head -c 100000 /dev/zero > large")
+        with pytest.raises(OSError, match="more than 50000 bytes"):
+            await box.download("large", max_bytes=50_000)
 
     # Files
 

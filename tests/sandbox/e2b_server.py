@@ -50,7 +50,11 @@ class Box:
 
     def public(self) -> dict[str, Any]:
         ids = {"templateID": self.request["templateID"], "sandboxID": self.id, "clientID": "local", "alias": "base"}
-        times = {"startedAt": iso(self.started), "endAt": iso(self.ends), "state": self.state}
+        times = {
+            "startedAt": iso(self.started),
+            "endAt": iso(self.ends),
+            "state": "running" if self.state == "running" else "paused",
+        }
         sizes = {"cpuCount": 1, "memoryMB": 512, "diskSizeMB": 1024, "metadata": self.request.get("metadata") or {}}
         token = {"envdVersion": "0.6.7", "envdAccessToken": self.token, "domain": None}
         return {**ids, **times, **sizes, **token}
@@ -168,11 +172,12 @@ class E2bServer:
 
     async def pause(self, request: web.Request) -> web.Response:
         box = self._box(request)
-        if box.state == "paused":
+        if box.state != "running":
             raise fault(409, "already paused")
-        box.state = "paused"
+        box.state = "pausing"
         self.paused_while_busy += any(process.returncode is None for process in box.processes.values())
         await asyncio.to_thread(box.signal, signal.SIGSTOP)
+        box.state = "paused"
         self.changed.set()
         return web.Response(status=204)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +15,9 @@ from typing import Any
 import pytest
 from sandbox.e2b_server import E2bServer, e2b_server
 
+from agentfly.context import Context, Task
 from agentfly.errors import ConfigError, ResourceDied, StartFailed
+from agentfly.resources import ResourceClient, start_manager, stop_manager
 from agentfly.resources.sandbox import Sandbox, SandboxSpec
 from agentfly.resources.sandbox.owners import machine, this_process
 
@@ -38,6 +42,26 @@ async def started(server: E2bServer, **options: Any) -> AsyncIterator[Sandbox]:
         await box.stop()
 
 
+OWNER = """\
+import asyncio, json, os, sys
+from agentfly.resources import ResourceClient, start_manager, stop_manager
+from agentfly.resources.sandbox import Sandbox, SandboxSpec
+
+async def main():
+    await Sandbox(**SandboxSpec(provider="e2b", provider_options=json.loads(sys.argv[1])).args).start()
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+
+async def killed_owner(server: E2bServer, **options: Any) -> None:
+    """A process that starts a sandbox and is killed."""
+    given = json.dumps(server.options(**options))
+    owner = await asyncio.create_subprocess_exec(sys.executable, "-c", OWNER, given)
+    await owner.wait()
+
+
 async def test_what_the_service_is_asked_for(server: E2bServer) -> None:
     async with started(server, lifetime=77) as box:
         (there,) = server.boxes.values()
@@ -56,26 +80,17 @@ async def test_what_the_service_is_asked_for(server: E2bServer) -> None:
 
 
 async def test_it_is_renewed_as_long_as_it_is_held_and_expires_otherwise(server: E2bServer) -> None:
-    async with started(server, lifetime=1) as box:
-        await server.until(lambda: server.count("POST", "/timeout") >= 5)
+    async with started(server, lifetime=3) as box:
+        await server.until(lambda: server.count("POST", "/timeout") >= 4)
         assert (await box.run("echo still here")).stdout == "still here\n"
         assert await box.healthy()
-    orphan = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "import asyncio, os, sys, agentfly as af\n"
-          "from agentfly.resources.sandbox import Sandbox, SandboxSpec\n"
-          "async def main():\n"
-          "    options = {'api_url': sys.argv[1], 'sandbox_url': sys.argv[1], 'api_key': sys.argv[2], 'lifetime': 2}\n"
-          "    await Sandbox(**SandboxSpec(provider='e2b', provider_options=options).args).start()\n"
-          "    os.kill(os.getpid(), 9)\nasyncio.run(main())\n"),
-        *(server.url, server.options()["api_key"]),
-    )  # fmt: skip
-    await orphan.wait()
+    await killed_owner(server, lifetime=2)
     assert len(server.boxes) == 1
     await server.until(lambda: not server.boxes)
 
 
 async def test_time_stands_still_while_it_is_paused(server: E2bServer) -> None:
-    async with started(server, lifetime=2, pause_after=0.3) as box:
+    async with started(server, lifetime=3, pause_after=0.3) as box:
         await box.run_python("x = 1")
         counting = "n=0; while true; do n=$((n+1)); echo $n > new; mv new count; sleep 0.01; done"
         await box.run(f"({counting}) > /dev/null 2>&1 &")
@@ -85,7 +100,7 @@ async def test_time_stands_still_while_it_is_paused(server: E2bServer) -> None:
         before = (there.folder / "home" / "count").read_text()
         asked = len(server.requests)
         assert await box.healthy()  # which wakes nobody
-        await asyncio.sleep(2.5)  # longer than it would live
+        await asyncio.sleep(3.5)  # longer than it would live
         assert (there.folder / "home" / "count").read_text() == before
         assert [path for _, path in server.requests[asked:]] == [f"/sandboxes/{there.id}"]
         assert (await box.run_python("x + 1")).value == "2"
@@ -173,8 +188,11 @@ async def test_what_killed_processes_left_is_killed_at_the_next_start(server: E2
     ]
     for owner in owners:
         server.add({"templateID": "base", "timeout": 60, "metadata": owner})
+    await killed_owner(server, lifetime=600)
+    assert len(server.boxes) == 4  # it has ended the first one
     # A service that was asked before in this process isn't asked again: so this one goes by another option.
     async with started(server, lifetime=123):
+        assert len(server.boxes) == 4
         left = [box.request["metadata"] for box in server.boxes.values() if box.request["timeout"] == 60]
     assert left == owners[1:]
 
@@ -203,3 +221,30 @@ async def test_calls_side_by_side_and_how_long_they_take(server: E2bServer) -> N
         results = await asyncio.gather(*(box.run(f"sleep 0.5; echo {n}") for n in range(8)))
         assert [result.stdout.strip() for result in results] == [str(n) for n in range(8)]
         assert time.monotonic() - begun < 0.5 * 8
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+async def test_in_a_pool_leases_are_renewed_and_nothing_is_left(server: E2bServer) -> None:
+    manager = start_manager(f"e2b-{os.urandom(4).hex()}")
+    client = await ResourceClient.connect(manager)
+    options = server.options(lifetime=30)
+    pool = SandboxSpec(name="cloud", provider="e2b", provider_options=options, slots=2, max_size=2, idle_ttl=1.0)
+
+    async def rollout(number: int) -> str:
+        ctx = Context(rollout_id=f"r{number}", group_id="g", task=Task("t"), client=client)
+        setup = {"files": {"mine": str(number)}, "image": f"template-{number}", "prepare": "cp mine copy"}
+        box = await ctx.acquire(pool, setup=setup)
+        await box.run_python("x = open('copy').read()")
+        value = (await box.run_python("x")).value
+        await ctx.close()
+        return str(value)
+
+    assert await asyncio.gather(*(rollout(number) for number in range(4))) == [f"'{number}'" for number in range(4)]
+    assert {box.request["templateID"] for box in server.boxes.values()} <= {
+        "base",
+        *(f"template-{n}" for n in range(4)),
+    }
+    await client.close()
+    await stop_manager(manager)
+    await server.until(lambda: not server.boxes)

@@ -80,6 +80,13 @@ class Box:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(number)
 
+    def stop(self) -> None:
+        """Have all of it stand still, what is just being started too."""
+        while any(
+            process.is_running() and process.status() != psutil.STATUS_STOPPED for process in self.all_processes()
+        ):
+            self.signal(signal.SIGSTOP)
+
     def end(self) -> None:
         while self.all_processes():
             self.signal(signal.SIGKILL)
@@ -176,7 +183,7 @@ class E2bServer:
             raise fault(409, "already paused")
         box.state = "pausing"
         self.paused_while_busy += any(process.returncode is None for process in box.processes.values())
-        await asyncio.to_thread(box.signal, signal.SIGSTOP)
+        await asyncio.to_thread(box.stop)
         box.state = "paused"
         self.changed.set()
         return web.Response(status=204)

@@ -82,9 +82,7 @@ class Box:
 
     def stop(self) -> None:
         """Have all of it stand still, what is just being started too."""
-        while any(
-            process.is_running() and process.status() != psutil.STATUS_STOPPED for process in self.all_processes()
-        ):
+        while any(map(runs, self.all_processes())):
             self.signal(signal.SIGSTOP)
 
     def end(self) -> None:
@@ -98,6 +96,13 @@ class Box:
             if path == inside or path.startswith(inside + "/"):
                 return self.folder / name / os.path.relpath(path, inside)
         raise web.HTTPForbidden
+
+
+def runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False
 
 
 BOX = web.RequestKey("box", Box)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ from agentfly.resources import ResourceClient, start_manager, stop_manager
 
 # Ray's workers don't have the tests' folder on their path.
 cloudpickle.register_pickle_by_value(resources.toys)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,16 @@ def kill() -> Callable[[int], None]:
         assert wait_until(lambda: not is_alive(pid)), f"{pid} is still alive"
 
     return kill_9
+
+
+async def pid_of(actor: Any) -> int:
+    """The process of an actor, whatever else runs on this machine."""
+    pid: int = await actor.__ray_call__.remote(_own_pid)
+    return pid
+
+
+def _own_pid(_: Any) -> int:
+    return os.getpid()
 
 
 def is_alive(pid: int) -> bool:

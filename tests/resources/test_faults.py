@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import ray
 from ray import cloudpickle
-from resources.conftest import is_alive, wait_until
+from resources.conftest import is_alive, pid_of, wait_until
 from resources.toys import Child, Counter
 
 from agentfly.errors import ResourceDied, StaleLease
@@ -48,18 +48,6 @@ class Process:
 async def start_process(manager: Any) -> tuple[Any, int]:
     actor = ray.remote(Process).options(num_cpus=0, max_concurrency=100).remote()
     return actor, await actor.connect.remote(manager)
-
-
-def manager_pid() -> int:
-    (pid,) = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _title(pid).startswith("ray::ResourceMan")]
-    return pid
-
-
-def _title(pid: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 async def test_leases_of_a_killed_client_come_home(
@@ -110,7 +98,7 @@ async def test_a_killed_manager_neither_loses_nor_doubles_a_lease(
     permit = await client.acquire(shared)
     assert await other.acquire.remote(exclusive) == 1
     assert await mine[0].resource.add(10) == 10
-    kill(manager_pid())
+    kill(await pid_of(manager))
     assert await mine[0].resource.add(10) == 20, "calls don't need the manager"
     late = await asyncio.wait_for(client.acquire(exclusive), 60)  # the fourth slot, which nobody has
     assert await late.resource.add() == 1
@@ -143,7 +131,7 @@ async def test_waiters_outlive_the_manager(manager: Any, client: ResourceClient,
     waiting = [asyncio.create_task(wait(age)) for age in (3, 1, 2)]
     while (await client.stats())["waiters"].waiting < 3:
         await asyncio.sleep(0.01)
-    kill(manager_pid())
+    kill(await pid_of(manager))
     held.release()
     await asyncio.wait_for(asyncio.gather(*waiting), 60)
     assert order == [1, 2, 3]
@@ -159,18 +147,18 @@ async def test_client_and_manager_killed_together(
     while (await client.stats())["both"].waiting < 1:
         await asyncio.sleep(0.01)
     kill(pid)
-    kill(manager_pid())
+    kill(await pid_of(manager))
     lease = await asyncio.wait_for(waiting, 60)
     assert await lease.resource.add() == 1
 
 
 async def test_weights_reach_hosts_that_start_after_the_managers_death(
-    client: ResourceClient, kill: Callable[[int], None]
+    manager: Any, client: ResourceClient, kill: Callable[[int], None]
 ) -> None:
     spec = ResourceSpec(Counter, name="weights", max_size=2)
     first = await client.acquire(spec)
     await client.broadcast(spec, "add", 7, replay=True)
-    kill(manager_pid())
+    kill(await pid_of(manager))
     second = await asyncio.wait_for(client.acquire(spec), 60)
     assert await second.resource.add(0) == await first.resource.add(0) == 7
 

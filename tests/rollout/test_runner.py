@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psutil
 import pytest
 import ray
 from ray import cloudpickle
@@ -138,22 +137,15 @@ async def test_weights_reach_engines_and_tokens_carry_their_version(manager: Man
     assert set(segment.versions[~segment.mask]) == {-1}
 
 
-def _worker_pids() -> list[int]:
-    return [process.pid for process in psutil.process_iter(["cmdline"]) if _is_worker(process)]
-
-
-def _is_worker(process: psutil.Process) -> bool:
-    return any("ray::rollout_task" in part for part in process.info["cmdline"] or ())
-
-
 async def test_a_killed_worker_loses_nothing_and_delivers_nothing_twice(
     manager: ManagerHandle, folder: str, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
+    gate, worker = tmp_path / "gate", tmp_path / "worker"
 
     @af.tool
     async def wait(ctx: Context) -> str:
         """Wait at the gate."""
+        worker.write_text(str(os.getpid()))
         notebook = await ctx.acquire(NOTEBOOK)
         await notebook.wait_for(str(gate))
         return "through"
@@ -168,13 +160,39 @@ async def test_a_killed_worker_loses_nothing_and_delivers_nothing_twice(
         client = await ResourceClient.connect(manager)
         while (await client.stats()).get("Notebook") is None or (await client.stats())["Notebook"].leased < 6:
             await asyncio.sleep(0.05)
-        (victim,) = _worker_pids()
-        os.kill(victim, signal.SIGKILL)
+        os.kill(int(worker.read_text()), signal.SIGKILL)
         gate.touch()
         groups = await running
         await client.close()
     assert sorted(group.id for group in groups) == sorted(f"g{n}" for n in range(12))
     assert all(group.trajectories[0].final_response == "done" for group in groups)
+
+
+async def test_rollouts_go_on_when_the_manager_is_killed(manager: ManagerHandle, folder: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    @af.tool
+    async def wait(ctx: Context) -> str:
+        """Wait at the gate."""
+        notebook = await ctx.acquire(NOTEBOOK)
+        await notebook.wait_for(str(gate))
+        return "through"
+
+    def script(prompt: str, turn: int, seed: int) -> str:
+        return '<tool_call>\n{"name": "wait", "arguments": {}}\n</tool_call>' if turn == 0 else "done"
+
+    options = RolloutOptions(workers=1, concurrency=12)
+    async with RolloutRunner(af.Agent(tools=[wait]), scripted(folder, script), options, manager=manager) as runner:
+        running = asyncio.create_task(collect(runner, requests(12)))
+        client = await ResourceClient.connect(manager)
+        while (stats := (await client.stats()).get("Notebook")) is None or (stats.leased, stats.waiting) != (8, 4):
+            await asyncio.sleep(0.05)
+        os.kill(await manager.__ray_call__.remote(lambda _: os.getpid()), signal.SIGKILL)
+        gate.touch()
+        groups = await running
+        await client.close()
+    ends = [group.trajectories[0] for group in groups]
+    assert [(end.final_response, end.attempt) for end in ends] == [("done", 0)] * 12, "none had to start over"
 
 
 async def test_a_killed_host_starts_its_rollouts_over(manager: ManagerHandle, folder: str, tmp_path: Path) -> None:

@@ -40,16 +40,34 @@ class Entry:
         return "".join(part.capitalize() for part in self.name.split("_"))
 
 
-def _prebuilt(name: str, what: str, *, size: str, modules: tuple[str, ...] = (), extra: str = "") -> Entry:
+def _prebuilt(
+    name: str, what: str, *, size: str, modules: tuple[str, ...] = (), extra: str = "", data: str = ""
+) -> Entry:
     place = f"agentfly.envs.{name}"
-    return Entry(name, what, size, "Apache-2.0", modules, extra, agent=f"{place}:agent", tasks=f"{place}:make_tasks")
+    agent, tasks = f"{place}:agent", f"{place}:make_tasks"
+    return Entry(name, what, size, "Apache-2.0", modules, extra, agent=agent, tasks=tasks, data=data)
 
 
 _SANDBOX = ("pyseccomp",)
 
-PREBUILT: Final = (_prebuilt("swe", "repositories to mend", size="12 tasks", modules=_SANDBOX, extra="sandbox"),)
+PREBUILT: Final = (
+    _prebuilt("calculator", "word problems with a calculator", size="any number of tasks", data="GSM8K"),
+    _prebuilt("search", "questions answered by searching", size="300 passages", data="wiki-18, NQ, HotpotQA"),
+    _prebuilt("webshop", "a web shop in words", size="1,200 products, or any number"),
+    _prebuilt("household", "a household in words, six kinds of tasks", size="any number of houses"),
+    _prebuilt("chess", "mates, against an opponent", size="200 positions", modules=("chess",), extra="chess"),
+    _prebuilt("games", "guess, break a code, Nim", size="any number of games"),
+    _prebuilt(
+        "swe",
+        "repositories to mend",
+        size="12 tasks",
+        modules=_SANDBOX,
+        extra="sandbox",
+        data="SWE-bench, SWE-smith, R2E",
+    ),
+)
 
 ADAPTERS: Final = (
-    Entry("gym", "any Gymnasium environment; presets for toy text", "75 MB", "MIT", ("gymnasium",), "gym"),
+    Entry("gym", "any Gymnasium environment", "75 MB", "MIT", ("gymnasium",), "gym"),
     Entry("minigrid", "MiniGrid and BabyAI in words", "60 MB", "Apache-2.0", ("gymnasium", "minigrid"), "minigrid"),
 )

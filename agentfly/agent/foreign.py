@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from agentfly.agent.declaration import Declaration, ToolOptions
 from agentfly.agent.signature import CONTEXT_PARAMETER, Injection
 from agentfly.agent.tool import Tool
 from agentfly.errors import ToolError
+
+if TYPE_CHECKING:
+    from agentfly.resources import ResourceSpec
 
 _LEAST_OUTPUT = 100
 
@@ -51,6 +54,7 @@ def foreign_tool(
     threaded: bool,
     timeout: float | None = None,
     max_output: int = 8192,
+    claims: Sequence[ResourceSpec[Any]] = (),
 ) -> Tool:
     """A tool of a function that takes what the model sent as one object.
 
@@ -60,8 +64,9 @@ def foreign_tool(
         threaded: the function blocks; else it is a coroutine function.
         timeout: seconds that a call may work; None is no limit.
         max_output: characters of an observation; at least 100.
+        claims: resources that a call may acquire.
     """
-    options = ToolOptions(name, description, timeout, max(_LEAST_OUTPUT, max_output))
+    options = ToolOptions(name, description, timeout, max(_LEAST_OUTPUT, max_output), claims=claims)
     where = f"tool {name!r} ({function.__module__}.{function.__qualname__})"
     injections = (Injection(CONTEXT_PARAMETER, None, True),)
     arguments = SchemaArguments(name, schema)

@@ -138,6 +138,16 @@ def demo(
 
 
 @app.command()
+def envs(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of the table.")] = False,
+) -> None:
+    """The environments there are: size, licence, needs, and whether they can run on this machine."""
+    from agentfly.cli.envs import run_envs
+
+    run_envs(as_json=as_json)
+
+
+@app.command()
 def doctor() -> None:
     """Say what this machine has, and what each extra lacks."""
     from agentfly.cli.doctor import run_doctor

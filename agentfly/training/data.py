@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from agentfly.agent import Agent
+from agentfly.agent import Agent, load_object
 from agentfly.context import Task
 from agentfly.errors import ConfigError
 
 
+def is_function(place: str) -> bool:
+    """Whether tasks are named as `module:function` rather than as a file."""
+    return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place) is not None
+
+
 def load_tasks(path: str | Path) -> list[Task]:
-    """Tasks of a `.json` (a list of objects), `.jsonl` or `.parquet` file.
+    """Tasks of a `.json` (a list of objects), `.jsonl` or `.parquet` file, or of a `module:function` that makes them.
 
     A row's `id` column names it; without one its content does, so that it stays the same when rows move.
     Rows of the same content are told apart by a number.
@@ -23,6 +29,8 @@ def load_tasks(path: str | Path) -> list[Task]:
     Raises:
         ConfigError: no such file, not of this form, no rows, or an id that was given twice.
     """
+    if is_function(str(path)):
+        return _made_tasks(str(path))
     path = Path(path)
     readers = {".json": _read_json, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
     if path.suffix not in readers:
@@ -33,6 +41,13 @@ def load_tasks(path: str | Path) -> list[Task]:
     if not rows:
         raise ConfigError(f"{path}: there are no rows")
     return _as_tasks(rows)
+
+
+def _made_tasks(place: str) -> list[Task]:
+    made = load_object(place)()
+    if not isinstance(made, list) or not made or not all(isinstance(task, Task) for task in made):
+        raise ConfigError(f"{place}: it must give a list of tasks")
+    return made
 
 
 def check_tasks(agent: Agent, tasks: Sequence[Task], where: str) -> None:

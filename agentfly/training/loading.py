@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from agentfly.errors import ConfigError
+from agentfly.training.data import is_function
 from agentfly.training.job import TrainingJob
 
 # A day that doesn't exist is a ValueError, brackets in brackets without end a RecursionError.
@@ -134,7 +135,7 @@ def _resolved(job: TrainingJob, folder: Path) -> TrainingJob:
             changes["agent"] = f"{folder / file}:{attribute}"
     for name in ("tasks", "eval_tasks"):
         value = getattr(job, name)
-        if isinstance(value, str):
+        if isinstance(value, str) and not is_function(value):
             changes[name] = str(folder / value)
     if job.model.path and job.model.engine != "openai":
         changes["model"] = job.model.model_copy(update={"path": str(folder / job.model.path)})

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from agentfly.envs.episodes.environment import Environment
 from agentfly.envs.episodes.game import Step
 from agentfly.envs.sandbox_tools.needs import NeedsFields
 
 from agentfly.agent import Reward, RewardResult, Tool, ToolResult, reward, tool
+from agentfly.agent.foreign import foreign_tool
 from agentfly.context import Context
 from agentfly.resources import ResourceSpec
 
@@ -47,6 +48,40 @@ class EpisodeHandle(Generic[E]):
             return await (await self.of(ctx)).observe()
 
         return tool(description=description, claims=[self.spec])(look)
+
+    def tool(
+        self, name: str, description: str, *, argument: str, meaning: str, action: str = "{}", max_output: int = 8192
+    ) -> Tool:
+        """A tool of one text argument that takes an action.
+
+        Args:
+            name, description: as the model sees them.
+            argument, meaning: name and description of the argument.
+            action: the argument stands in its `{}`.
+            max_output: characters of an observation.
+        """
+
+        async def act(arguments: Mapping[str, Any], ctx: Context) -> ToolResult:
+            given = arguments.get(argument)
+            if not isinstance(given, (str, int, float)) or len(arguments) > 1:
+                return ToolResult(f"{name} takes one argument, {argument}: {meaning}", is_error=True)
+            return await self.act(ctx, action.replace("{}", str(given)))
+
+        schema = {
+            "type": "object",
+            "properties": {argument: {"type": "string", "description": meaning}},
+            "required": [argument],
+        }
+        return foreign_tool(
+            act,
+            name=name,
+            description=description,
+            schema=schema,
+            threaded=False,
+            timeout=60.0,
+            max_output=max_output,
+            claims=[self.spec],
+        )
 
     def episode_return(self, *, name: str = "episode_return", scale: float = 1.0) -> Reward:
         """The sum of the rewards of the episode's steps; 0 for a rollout that never acted.

@@ -30,17 +30,24 @@ class WorkQueue:
         """Append new work."""
         self._waiting.extend(requests)
 
+    @property
+    def under_way(self) -> int:
+        """Requests that workers have."""
+        return sum(map(len, self._taken.values()))
+
     def take(self, worker: str, most: int) -> list[RolloutRequest]:
         """Hand the oldest requests to a worker."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         self._taken.setdefault(worker, {}).update((request.id, request) for request in taken)
         return taken
 
-    def delivered(self, worker: str, rollout_ids: Iterable[str]) -> None:
-        """Forget what a worker has delivered."""
+    def delivered(self, worker: str, rollout_ids: Iterable[str]) -> int:
+        """Forget what a worker has delivered; returns how many that were."""
         held = self._taken.get(worker, {})
+        before = len(held)
         for rollout_id in rollout_ids:
             held.pop(rollout_id, None)
+        return before - len(held)
 
     def lost(self, worker: str) -> list[RolloutRequest]:
         """Put back what a dead worker had taken; returns what has used up its attempts instead."""

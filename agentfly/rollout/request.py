@@ -67,6 +67,8 @@ class RolloutOptions:
         timeout: seconds a rollout may work (time in queues not counted); None is no limit.
         max_attempts: runs of one rollout before an infrastructure fault ends it.
         num_cpus: what Ray reserves for each worker.
+        admission: begin a rollout only when a slot of what its tools claim is likely to be free in time; without it
+            rollouts begin as they come, spend tokens, and then wait.
     """
 
     workers: int = 1
@@ -75,6 +77,7 @@ class RolloutOptions:
     timeout: float | None = 300.0
     max_attempts: int = 3
     num_cpus: float = 0.0
+    admission: bool = True
 
     def __post_init__(self) -> None:
         for name in ("workers", "concurrency", "max_attempts"):

@@ -46,7 +46,8 @@ class RolloutRunner:
 
     async def __aenter__(self) -> Self:
         self._client = await ResourceClient.connect(self._manager)
-        self._queue = start_queue(self._options.max_attempts)
+        claims = [spec for tool in self._agent.tools for spec in tool.claims]
+        self._queue = start_queue(self._options, claims, self._manager)
         self._agent_ref = ray.put(self._agent)
         self._consumers = [asyncio.create_task(self._keep_worker()) for _ in range(self._options.workers)]
         return self

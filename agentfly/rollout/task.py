@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import ray
 
 from agentfly.agent import Agent
 from agentfly.models.spec import ModelSpec
-from agentfly.resources import ManagerHandle, ResourceClient
+from agentfly.resources import ManagerHandle, PoolStats, ResourceClient, ResourceSpec
+from agentfly.rollout.admission import Admission, PoolView
 from agentfly.rollout.queue import WorkQueue
 from agentfly.rollout.request import RolloutOptions, RolloutRequest
 from agentfly.rollout.trajectory import Trajectory
 from agentfly.rollout.worker import RolloutWorker
 
+_LOOK = 0.25
+
 
 class WorkQueueActor:
-    """Carries a `WorkQueue` between the runner and its workers; a worker waits here, never polls."""
+    """Carries a `WorkQueue` between the runner and its workers; a worker waits here, never polls.
 
-    def __init__(self, max_attempts: int) -> None:
+    Args:
+        max_attempts: see `WorkQueue`.
+        workers: among whom work is spread when little is let in.
+        claims: pools that a rollout may claim, and the slots that each may have; empty lets all in.
+        manager: of the pools.
+    """
+
+    def __init__(self, max_attempts: int, workers: int, claims: Mapping[str, int], manager: ManagerHandle) -> None:
         self._queue = WorkQueue(max_attempts)
+        self._workers = workers
+        self._manager = manager
+        self._admission = Admission(claims)
+        self._look: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._closed = asyncio.Event()
         self._dead: set[str] = set()
@@ -35,15 +52,21 @@ class WorkQueueActor:
 
     async def take(self, worker: str, most: int) -> list[RolloutRequest] | None:
         """The oldest work, as soon as there is some; None once closed, and to a worker declared dead."""
+        if self._admission.needed and self._look is None:
+            self._look = asyncio.create_task(self._look_at_pools())
         while not self._closed.is_set() and worker not in self._dead:
-            if self._queue.waiting:
-                return self._queue.take(worker, most)
+            allowed = min(most, self._allowed())
+            if self._queue.waiting and allowed:
+                return self._queue.take(worker, allowed)
             await self._changed.wait()
         return None
 
     async def delivered(self, worker: str, rollout_ids: list[str]) -> None:
         """Forget what the runner has received from a worker."""
-        self._queue.delivered(worker, rollout_ids)
+        under_way = self._queue.under_way
+        self._admission.ended(self._queue.delivered(worker, rollout_ids), under_way)
+        if self._admission.needed:
+            self._notify()
 
     async def lost(self, worker: str) -> list[RolloutRequest]:
         """A worker died: its work is handed out again; returns what has used up its attempts."""
@@ -60,6 +83,27 @@ class WorkQueueActor:
     async def closed(self) -> None:
         """Return when the queue has been closed."""
         await self._closed.wait()
+
+    def _allowed(self) -> int:
+        """Rollouts that one worker may begin now."""
+        room = self._admission.room(self._queue.under_way)
+        return sys.maxsize if room is None else math.ceil(room / self._workers)
+
+    async def _look_at_pools(self) -> None:
+        """Tell the admission how the pools are, a few times a second while there is work."""
+        while not self._closed.is_set():
+            if self._queue.waiting or self._queue.under_way:
+                try:
+                    stats: list[PoolStats] = await self._manager.stats.remote()
+                except ray.exceptions.ActorDiedError:
+                    return
+                except ray.exceptions.RayError:
+                    pass  # the manager is being restarted
+                else:
+                    pools = {each.key: _view(each) for each in stats}
+                    self._admission.observe(self._queue.under_way, pools, time.monotonic())
+                    self._notify()
+            await asyncio.sleep(_LOOK)
 
     def _notify(self) -> None:
         self._changed.set()
@@ -122,9 +166,21 @@ def rollout_task(
             return
 
 
-def start_queue(max_attempts: int) -> Any:
-    """Start the queue's actor."""
-    return ray.remote(WorkQueueActor).options(num_cpus=0, max_concurrency=10_000).remote(max_attempts)
+def start_queue(options: RolloutOptions, claims: Iterable[ResourceSpec[Any]], manager: ManagerHandle) -> Any:
+    """Start the queue's actor.
+
+    Args:
+        options: of the rollouts.
+        claims: all specs that a rollout's tools may acquire.
+        manager: of their pools.
+    """
+    slots = {spec.key: spec.max_size for spec in claims} if options.admission else {}
+    actor = ray.remote(WorkQueueActor).options(num_cpus=0, max_concurrency=10_000)
+    return actor.remote(options.max_attempts, options.workers, slots, manager)
+
+
+def _view(stats: PoolStats) -> PoolView:
+    return PoolView(stats.leased, stats.size - stats.starting, stats.waiting, stats.max_size)
 
 
 def start_worker(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from uuid import uuid4
@@ -72,6 +73,7 @@ class Command:
         # Processes in a sandbox inherit no environment; this one is known by its argument.
         self.nap = f"3599.{uuid4().int % 10**12}"
         self.hold = folder / "hold"
+        self._seen: set[int] = set()
         environment = {
             **os.environ,
             "AGENTFLY_RUN_MARK": self.mark,
@@ -93,11 +95,14 @@ class Command:
 
     def wait(self, seconds: float = 240) -> int:
         """The exit code."""
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise AssertionError(f"still running after {seconds} seconds: {self.told}") from None
+        deadline = time.monotonic() + seconds
+        while (code := self.process.poll()) is None:
+            self._seen |= marked(self.mark).keys()
+            if time.monotonic() > deadline:
+                self.process.kill()
+                raise AssertionError(f"still running after {seconds} seconds: {self.told}")
+            time.sleep(0.1)
+        return code
 
     @property
     def told(self) -> str:
@@ -115,7 +120,17 @@ class Command:
             assert self.process.poll() is None, self.told
             assert time.monotonic() < deadline, self.told
             time.sleep(0.05)
+        self._seen |= marked(self.mark).keys()
+
+    def places(self) -> list[str]:
+        """Cgroups and folders that processes of this run have made for sandboxes; their names tell whose they are."""
+        made = [*Path("/sys/fs/cgroup").rglob("agentfly-*"), *Path(tempfile.gettempdir()).glob("agentfly-*")]
+        return [str(path) for path in made if not self._seen.isdisjoint(_numbers(path.name))]
 
     def left(self, seconds: float) -> dict[int, str]:
         """What still runs of it, sandboxes included, when the time is over; returns at once when nothing does."""
         return left_after(self.mark, seconds) | self.napping()
+
+
+def _numbers(name: str) -> set[int]:
+    return {int(part) for part in name.split("-") if part.isdigit()}

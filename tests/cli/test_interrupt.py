@@ -11,6 +11,7 @@ import pytest
 from cli.running import Command, write_job
 from safetensors.numpy import load_file
 
+from agentfly.resources.sandbox.bubblewrap.limiting import own_cgroups
 from agentfly.rollout.storage import read_jsonl
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -27,6 +28,8 @@ def held(folder: Path) -> Command:
     (folder / "hold").touch()
     command = Command(folder, "train", "job.yaml")
     command.wait_until_held()
+    if own_cgroups().places:
+        assert command.places(), "its sandboxes are in groups"
     return command
 
 
@@ -36,6 +39,7 @@ def all_gone(run: Command) -> None:
     # Ray's own two helpers look a minute for the head that has gone; they hold nothing of the run's.
     assert set(left.values()) <= {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
     assert run.left(120) == {}
+    assert run.places() == []
 
 
 def checkpoints(output: Path) -> list[str]:
@@ -53,6 +57,7 @@ def test_ctrl_c_ends_a_run_and_resume_goes_on_as_if_nothing_had_been(folder: Pat
     assert "stopped; go on with --resume" in run.told
     assert "Traceback" not in run.told
     assert run.left(2) == {}
+    assert run.places() == []
     assert checkpoints(folder / "out") == ["step-00000002"]
 
     (folder / "hold").unlink()
@@ -74,6 +79,7 @@ def test_a_job_that_is_told_to_stop_stops_in_order(folder: Path) -> None:
     code = run.wait(60)
     assert code == 143, run.told
     assert run.left(2) == {}
+    assert run.places() == []
     assert checkpoints(folder / "out") == ["step-00000002"]
 
 

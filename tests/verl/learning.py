@@ -20,6 +20,7 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
     OMP_NUM_THREADS="1",
     RAY_AUTH_MODE="disabled",
+    RAY_raylet_start_wait_time_s="120",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
     PYTHONPATH=str(Path(__file__).parent),
 )

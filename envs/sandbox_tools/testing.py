@@ -31,7 +31,7 @@ class TestRun:
 
     Attributes:
         outcomes: by node id: `passed`, `failed`, `skipped`, `xfailed`, `error`; a test that did not come to its end
-            has none.
+            has none, nor have those of a run that did not.
         tampered: something inside has laid hands on pytest; nothing counts.
         log: what was printed, for people.
     """
@@ -78,7 +78,17 @@ async def run_pytest(
         await box.write(path, _canary())
     results = f".results-{mark}"
     # Tests that must fail stand before and behind: whoever makes all tests pass makes these pass too.
-    arguments = ["-q", "-p", "no:cacheprovider", "--rootdir=.", "--tb=short", canaries[0], *files, canaries[1]]
+    arguments = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir=.",
+        "--maxfail=0",
+        "--tb=short",
+        canaries[0],
+        *files,
+        canaries[1],
+    ]
     given = {"key": key.hex(), "results": results, "arguments": arguments, "trusted": list(trusted)}
     stdin = f"{len(_runner())}\n{_runner()}{json.dumps(given)}"
     done = await box.run(f'{python} -s -c "{_BOOT}"', stdin=stdin, timeout=timeout)
@@ -92,16 +102,23 @@ async def run_pytest(
 
 
 def judged(messages: Sequence[tuple[str, str]], canaries: Sequence[str], log: str) -> TestRun:
-    """A run from its signed messages. Pure."""
+    """A run from its signed messages. Pure.
+
+    Only one that came to its end counts: both canaries have failed, the first and the last of its tests.
+    """
     outcomes: dict[str, str] = {}
     tampered = False
+    missing = set(canaries)
     for name, outcome in messages:
         of_canary = name.partition("::")[0] in canaries
+        missing.discard(name.partition("::")[0])
         if outcome == "tampered" or (of_canary and outcome == "passed"):
             tampered = True
         elif not of_canary:
             # A test that is told of twice has passed when both say so.
             outcomes[name] = outcome if outcomes.get(name, "passed") == "passed" else outcomes[name]
+    if missing:
+        return TestRun({}, tampered, f"{log}\n[the tests did not come to their end]")
     return TestRun(outcomes, tampered, log)
 
 

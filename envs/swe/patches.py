@@ -60,16 +60,25 @@ async def run_on_image(
         if len(left) > _MOST:
             return TestRun(log="the patch is too large")
         await box.renew(prepare=workspace.setup(task).get("prepare"))
-        await _apply(box, _LEFT, without(left, kept))
+        left = without(left, kept)
+        trusted = await _others(box, touched(left))
+        await _apply(box, _LEFT, left)
         if task.get("tests_from"):
             await _run(box, f"{_GIT} checkout -q {quote(task['tests_from'])} -- {' '.join(map(quote, selected))}")
         await _apply(box, _TESTS, tests)
         for path, text in files.items():
             await box.write(path, text)
         python = str(task.get("python") or "python3")
-        return await run_pytest(box, selected, timeout=timeout, python=python, trusted=[*selected, *files])
+        return await run_pytest(box, selected, timeout=timeout, python=python, trusted=[*trusted, *selected, *files])
     except (OSError, ToolError) as error:
         return TestRun(log=str(error))
+
+
+async def _others(box: Sandbox, changed: Sequence[str]) -> list[str]:
+    """The files of the repository but those that the rollout changed."""
+    await _run(box, f"{_GIT} ls-files -z > {_LEFT}")
+    there = (await box.read_bytes(_LEFT, max_bytes=_MOST)).decode("utf-8", "surrogateescape").split("\0")
+    return sorted({path for path in there if path}.difference(changed))
 
 
 async def _apply(box: Sandbox, name: str, patch: str) -> None:

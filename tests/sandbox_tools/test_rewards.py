@@ -156,9 +156,8 @@ def test_every_test_of_a_file_is_known_beforehand() -> None:
 
 def test_only_signed_messages_in_their_order_count() -> None:
     assert read_results(b'abc [0, ["t", "passed"]]\nnonsense\n\xff\n', b"k" * 32) == []
-    run = judged(
-        [("a", "passed"), ("a", "failed"), ("b[1]", "passed"), ("b[2]", "passed"), ("c.py::x", "failed")], ["c.py"], ""
-    )
-    assert run.passed(["a", "b", "none", "b[1]"]) == [False, True, False, True]
+    cases = [("a", "passed"), ("a", "failed"), ("b[1]", "passed"), ("b[2]", "passed"), ("c.py::x", "failed")]
+    assert judged(cases, ["c.py"], "").passed(["a", "b", "none", "b[1]"]) == [False, True, False, True]
+    assert judged(cases, ["c.py", "d.py"], "").passed(["b"]) == [False]
     assert not judged([("a", "passed"), ("c.py::x", "passed")], ["c.py"], "").passed(["a"])[0]
-    assert not judged([("a", "passed"), ("", "tampered")], ["c.py"], "").passed(["a"])[0]
+    assert not judged([*cases, ("", "tampered")], ["c.py"], "").passed(["b"])[0]

@@ -23,6 +23,7 @@ from agentfly.rollout.storage import read_jsonl
 from agentfly.training.job import TrainingJob
 from agentfly.training.loading import load_job
 
+_LOGS = ("events.jsonl", "rollouts.events.jsonl")  # of a job's own runs
 _STEPS = 5
 _WORTHWHILE = 1.03  # times as fast
 _ROUNDS = 20  # of rollouts at once, where there are no steps
@@ -35,7 +36,7 @@ class PlanOptions:
     Attributes:
         rollouts: to simulate; None takes some steps of the job.
         continuous: without training steps, as `agentfly rollout` runs them.
-        events, trajectories, times: files to learn from.
+        events, trajectories, times: files to learn from; without any, the log that a run of the job has left.
         target: rollouts a second that are wanted.
         prices: `pool=price` of a slot for an hour.
     """
@@ -83,7 +84,10 @@ def load_scenario(job: TrainingJob, options: PlanOptions) -> Scenario:
     shape = _shape(job, continuous=options.continuous)
     prices = dict(_price(text) for text in options.prices)
     times = Times() if options.times is None else load_times(options.times)
-    learned = Learned() if options.events is None else learn_events(options.events)
+    events = options.events
+    if events is None and options.times is None and options.trajectories is None:
+        events = next((path for name in _LOGS if (path := job.output / name).is_file()), None)
+    learned = Learned() if events is None else learn_events(events)
     played: list[Program] = []
     if options.trajectories is not None:
         tools = [pool.name for pool in shape.tools]

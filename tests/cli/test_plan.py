@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from agentfly.cli.main import app
 from agentfly.errors import AgentFlyError, ConfigError
+from agentfly.resources.core.types import Lease, LeaseEnded
+from agentfly.resources.event_log import EventLog
 
 AGENT = """
 import agentfly as af
@@ -79,6 +81,15 @@ def test_json_has_the_same(folder: Path) -> None:
     assert record["pools"]["box"]["slots"] == 4
     assert record["pools"]["box"]["cost"] == pytest.approx(record["pools"]["box"]["slot_hours"] * 0.1)
     assert "target" not in record
+
+
+def test_the_log_of_the_jobs_own_run_is_learnt_from(folder: Path) -> None:
+    log = EventLog(str(folder / "runs" / "job" / "events.jsonl"), clock=lambda: 100.0)
+    for pool, held in (("box", 3.0), ("model-transformers", 7.0)):
+        log.lease_ended(pool, LeaseEnded(Lease("t", "c", pool, "h", 0, 1), "r", 0.5, held, "released"))
+    log.close()
+    record = json.loads(plan("--json"))
+    assert record["working_seconds"] == pytest.approx(7.0 - 0.5)
 
 
 def test_steps_that_are_too_small_are_named(folder: Path) -> None:

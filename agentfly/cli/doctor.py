@@ -93,7 +93,8 @@ def _extra(name: str, parts: list[tuple[str, str | None]]) -> Check:
 
 
 def _sandbox() -> list[Check]:
-    """What sandboxes need, and whether one starts."""
+    """What sandboxes need, and whether one starts; of the second choice too, where it is installed."""
     from agentfly.resources.sandbox import probe
 
-    return [Check(check.name, check.found, check.advice) for check in probe()]
+    found = [*probe(), *(probe("sandlock") if find_spec("sandlock") else [])]
+    return [Check(check.name, check.found, check.advice) for check in found]

@@ -70,3 +70,18 @@ async def test_sandboxes_die_with_a_host_that_is_killed(manager: ManagerHandle) 
     assert (await again.resource.run_python("1")).value == "1"
     again.release()
     await client.close()
+
+
+async def test_output_streams_through_the_lease(manager: ManagerHandle) -> None:
+    client = await ResourceClient.connect(manager)
+    ctx = Context(rollout_id="streams", group_id="g", task=Task("t"), client=client)
+    box = await ctx.acquire(SPEC)
+    pieces = []
+    async for piece in box.stream("echo one; until [ -e go ]; do sleep 0.05; done; echo two"):
+        pieces.append(piece.stdout)
+        if piece.running and piece.stdout == "one\n":
+            await box.write("go", "")
+    assert "".join(pieces) == "one\ntwo\n"
+    assert not piece.running
+    await ctx.close()
+    await client.close()

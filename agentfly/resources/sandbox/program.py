@@ -21,6 +21,7 @@ _MODULES = (
     "interpreter",
     "command",
     "jobs",
+    "background",
     "controller",
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult, Status
+from agentfly.resources.sandbox.results import CommandResult, FileEntry, Piece, PythonResult, Status
 from agentfly.resources.sandbox.settings import SandboxSettings
 
 Capability = Literal["python", "isolation", "network", "mounts", "packages", "fork", "pause", "snapshot", "image"]
@@ -76,6 +76,44 @@ class Runtime(Protocol):
 
     async def run_python(self, code: str, timeout: float) -> PythonResult:
         """Run Python in the interpreter that lives on."""
+        ...
+
+    async def spawn(self, command: Command, *, keep_input: bool, hold: bool) -> int:
+        """Start a command in the background; returns its number.
+
+        Args:
+            command: its `timeout` may be 0, which is no limit.
+            keep_input: more input may come, by `give`.
+            hold: when nobody fetches its output, it waits; otherwise the oldest is left out.
+
+        Raises:
+            OSError: it can't be started there, or there are too many.
+        """
+        ...
+
+    async def collect(self, process: int, wait: float) -> Piece:
+        """What it has written since; waits so many seconds for something new. Raises ProcessLookupError."""
+        ...
+
+    async def give(self, process: int, data: bytes, *, close: bool) -> None:
+        """Give it more input, and perhaps no more after that.
+
+        Raises:
+            ProcessLookupError: there is no such process.
+            OSError: it doesn't read it.
+        """
+        ...
+
+    async def signal(self, process: int, number: int) -> None:
+        """Send a signal to it and what it has started. Raises ProcessLookupError."""
+        ...
+
+    async def forget(self, process: int) -> None:
+        """End it, and know it no longer. Raises ProcessLookupError."""
+        ...
+
+    async def processes(self) -> dict[int, bool]:
+        """Those that are known, and whether they run."""
         ...
 
     async def write(self, path: str, data: bytes) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 from agentfly.resources.sandbox.inside.frames import Frame, Value
 from agentfly.resources.sandbox.link import Asking, LinkClosed
 from agentfly.resources.sandbox.provider import Command, SandboxEnded
-from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult
+from agentfly.resources.sandbox.results import CommandResult, FileEntry, Piece, PythonResult, Status
 
 T = TypeVar("T")
 
@@ -60,17 +60,7 @@ class RemoteRuntime:
             OSError: it can't be started there.
             SandboxEnded: it runs no longer.
         """
-        env = [part for item in command.env.items() for part in item]
-        if any("\0" in part for part in (command.text, command.folder, *env)):
-            raise OSError(22, "a null byte in a command, its folder or its variables")
-        request: dict[str, Value] = {
-            "command": command.text,
-            "timeout": command.timeout,
-            "stdin": command.stdin,
-            "env": "\0".join(env),
-            "folder": command.folder,
-        }
-        return await self._ask("run", request, command.timeout, self._command_result)
+        return await self._ask("run", _command_request(command), command.timeout, self._command_result)
 
     async def run_python(self, code: str, timeout: float) -> PythonResult:
         """Run Python in the interpreter that lives on.
@@ -80,6 +70,32 @@ class RemoteRuntime:
         """
         async with self._python:
             return await self._ask("python", {"code": code, "timeout": timeout}, timeout, self._python_result)
+
+    async def spawn(self, command: Command, *, keep_input: bool, hold: bool) -> int:
+        """See `Runtime`."""
+        request = {**_command_request(command), "keep_input": int(keep_input), "hold": int(hold)}
+        return await self._ask("spawn", request, 0.0, lambda answer: int(answer["process"]))
+
+    async def collect(self, process: int, wait: float) -> Piece:
+        """See `Runtime`."""
+        return await self._ask("collect", {"process": process, "wait": wait}, wait, _piece)
+
+    async def give(self, process: int, data: bytes, *, close: bool) -> None:
+        """See `Runtime`."""
+        await self._ask("give", {"process": process, "data": data, "close": int(close)}, 0.0, _nothing)
+
+    async def signal(self, process: int, number: int) -> None:
+        """See `Runtime`."""
+        await self._ask("signal", {"process": process, "number": number}, 0.0, _nothing)
+
+    async def forget(self, process: int) -> None:
+        """See `Runtime`."""
+        await self._ask("forget", {"process": process}, 0.0, _nothing)
+
+    async def processes(self) -> dict[int, bool]:
+        """See `Runtime`."""
+        told = await self._ask("processes", {}, 0.0, lambda answer: answer["processes"].decode().split())
+        return {int(number): running == "1" for number, _, running in (item.partition(":") for item in told)}
 
     async def write(self, path: str, data: bytes) -> None:
         """Write a file.
@@ -172,6 +188,40 @@ class RemoteRuntime:
             status = "output_truncated"
         texts = {name: _text(answer[name]) for name in ("stdout", "stderr")}
         return {**texts, "status": status, "note": note, "truncated": truncated}
+
+
+def _command_request(command: Command) -> dict[str, Value]:
+    """Raises OSError: it can't be a command."""
+    env = [part for item in command.env.items() for part in item]
+    if any("\0" in part for part in (command.text, command.folder, *env)):
+        raise OSError(22, "a null byte in a command, its folder or its variables")
+    return {
+        "command": command.text,
+        "timeout": command.timeout,
+        "stdin": command.stdin,
+        "env": "\0".join(env),
+        "folder": command.folder,
+    }
+
+
+def _piece(answer: Frame) -> Piece:
+    return Piece(
+        _text(answer["stdout"]),
+        _text(answer["stderr"]),
+        running=answer["running"] == b"1",
+        exit_code=int(answer["exit_code"]) if "exit_code" in answer else None,
+        status=_status(answer),
+        note=_text(answer["note"]),
+        left_out=int(answer["left_out"]),
+    )
+
+
+def _status(answer: Frame) -> Status:
+    found: Any = answer["status"].decode()
+    if found not in get_args(Status):
+        raise ValueError(found)
+    status: Status = found
+    return status
 
 
 def _os_error(answer: Frame, fields: Mapping[str, Value]) -> OSError:

@@ -48,6 +48,41 @@ class CommandResult:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """What a background process has written since it was last asked.
+
+    Attributes:
+        stdout, stderr: decoded as UTF-8, what isn't replaced.
+        running: it goes on.
+        exit_code: None while it runs, and when it was killed.
+        status, note: why it did not end by itself, as in `CommandResult`.
+        left_out: bytes of output, so far, that nobody fetched in time.
+    """
+
+    stdout: str
+    stderr: str
+    running: bool
+    exit_code: int | None = None
+    status: Status = "ok"
+    note: str = ""
+    left_out: int = 0
+
+    def __str__(self) -> str:
+        parts = [self.stdout.rstrip("\n"), self.stderr.rstrip("\n")]
+        if self.exit_code:
+            parts.append(f"[exit code {self.exit_code}]")
+        if self.left_out:
+            parts.append(f"[{self.left_out} bytes left out]")
+        parts += _remarks(self.status, self.note)
+        return "\n".join(part for part in parts if part)
+
+    @property
+    def text(self) -> str:
+        """The same as `str(piece)`."""
+        return str(self)
+
+
+@dataclass(frozen=True)
 class PythonResult:
     """A piece of Python that has run in the sandbox's interpreter.
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from errno import EINVAL
+from signal import SIGTERM
 from typing import TypeVar
+from uuid import uuid4
 
 from agentfly.errors import ResourceDied, ToolError
 from agentfly.resources.resource import Resource
 from agentfly.resources.sandbox.provider import Command, Runtime, SandboxEnded
 from agentfly.resources.sandbox.providers import check_settings, provider_named
-from agentfly.resources.sandbox.results import CommandResult, FileEntry, PythonResult
+from agentfly.resources.sandbox.results import CommandResult, FileEntry, Piece, PythonResult
 from agentfly.resources.sandbox.settings import SandboxSettings
+from agentfly.resources.sandbox.transfer import last_line, pack_command, unpack_command
+
+# Seconds: what a folder may take to be packed, and how long one request waits for news of a command.
+_TRANSFER = 120.0
+_NEWS = 20.0
 
 T = TypeVar("T")
 
@@ -124,6 +132,101 @@ class Sandbox(Resource):
             await self._renew()
             return CommandResult(None, "", "", ended.status, ended.reason, files_lost=True)
 
+    async def stream(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        stdin: str | bytes = "",
+        env: Mapping[str, str] | None = None,
+        cwd: str = ".",
+    ) -> AsyncGenerator[Piece]:
+        """As `run`, but its output comes as it is written; the last piece says how it ended.
+
+        A command that writes faster than it is read waits. Whoever stops reading ends it.
+
+        Args:
+            timeout, stdin, env, cwd: as in `run`.
+
+        Raises:
+            OSError: it can't be started there.
+            ToolError: the sandbox had ended, and a new one was started.
+        """
+        request = Command(command, self._limit(timeout), _bytes(stdin), dict(env or {}), cwd)
+        runtime = self._living()
+        process = await self._operation(lambda runtime: runtime.spawn(request, keep_input=False, hold=True))
+        try:
+            while (piece := await self._operation(lambda runtime: runtime.collect(process, _NEWS))).running:
+                if piece.stdout or piece.stderr:
+                    yield piece
+            yield piece
+        finally:
+            if runtime.alive and runtime is self._runtime:
+                with contextlib.suppress(SandboxEnded, ProcessLookupError):
+                    await runtime.forget(process)
+
+    async def spawn(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        stdin: str | bytes = "",
+        keep_input: bool = False,
+        env: Mapping[str, str] | None = None,
+        cwd: str = ".",
+    ) -> int:
+        """Start a command in the background, such as a server; it ends with the lease at the latest.
+
+        Of output that nobody fetches the newest is kept, up to the sandbox's limit.
+
+        Args:
+            timeout: seconds after which it is killed; None is no limit.
+            stdin: what it may read.
+            keep_input: more input may follow, by `send`.
+            env, cwd: as in `run`.
+
+        Returns:
+            Its number, for `output`, `send` and `signal`.
+
+        Raises:
+            OSError: it can't be started there, or there are too many.
+            ToolError: the sandbox had ended, and a new one was started.
+        """
+        request = Command(command, timeout or 0.0, _bytes(stdin), dict(env or {}), cwd)
+        return await self._operation(lambda runtime: runtime.spawn(request, keep_input=keep_input, hold=False))
+
+    async def output(self, process: int, *, wait: float = 0.0) -> Piece:
+        """What a background process has written since it was last asked, and whether it runs.
+
+        Args:
+            wait: seconds to wait for something new.
+
+        Raises:
+            ProcessLookupError: there is no such process.
+            ToolError: the sandbox had ended, and a new one was started.
+        """
+        return await self._operation(lambda runtime: runtime.collect(process, max(wait, 0.0)))
+
+    async def send(self, process: int, data: str | bytes, *, close: bool = False) -> None:
+        """Give a background process more input, and no more after that if `close`.
+
+        Raises:
+            OSError: it reads no more, or too slowly; raises also as `output`.
+        """
+        await self._operation(lambda runtime: runtime.give(process, _bytes(data), close=close))
+
+    async def signal(self, process: int, number: int = SIGTERM) -> None:
+        """Send a signal to a background process and what it has started. Raises as `output`."""
+        await self._operation(lambda runtime: runtime.signal(process, number))
+
+    async def forget(self, process: int) -> None:
+        """Kill a background process if it runs, and know it no longer. Raises as `output`."""
+        await self._operation(lambda runtime: runtime.forget(process))
+
+    async def processes(self) -> dict[int, bool]:
+        """Background processes by number, and whether each runs. Raises ToolError as `output`."""
+        return await self._operation(lambda runtime: runtime.processes())
+
     async def run_python(self, code: str, *, timeout: float | None = None) -> PythonResult:
         """Run Python in the interpreter that lives on between calls.
 
@@ -149,7 +252,7 @@ class Sandbox(Resource):
             ToolError: the sandbox had ended, and a new one was started.
         """
         data = _bytes(content)
-        await self._file_operation(lambda runtime: runtime.write(path, data))
+        await self._operation(lambda runtime: runtime.write(path, data))
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20) -> str:
         """Text of a file, what isn't UTF-8 replaced, cut at `max_bytes`. Raises as `read_bytes`."""
@@ -162,13 +265,46 @@ class Sandbox(Resource):
             OSError: it can't be read; `PermissionError` when the path leads elsewhere.
             ToolError: the sandbox had ended, and a new one was started.
         """
-        return await self._file_operation(lambda runtime: runtime.read(path, max_bytes))
+        return await self._operation(lambda runtime: runtime.read(path, max_bytes))
 
     async def list(self, path: str = ".") -> list[FileEntry]:
         """Entries of a folder, by name. Raises as `read_bytes`."""
-        return await self._file_operation(lambda runtime: runtime.list(path))
+        return await self._operation(lambda runtime: runtime.list(path))
 
-    async def _file_operation(self, operation: Callable[[Runtime], Awaitable[T]]) -> T:
+    async def upload(self, archive: bytes, path: str = ".") -> None:
+        """Unpack a tar archive, compressed or not, in a folder of the workspace; see `transfer.pack`.
+
+        Raises:
+            OSError: it can't be unpacked.
+            ToolError: the sandbox had ended, and a new one was started.
+        """
+        request = Command(unpack_command(path), _TRANSFER, archive, {}, ".")
+        done = await self._operation(lambda runtime: runtime.run(request))
+        if done.exit_code != 0:
+            raise OSError(EINVAL, f"the archive can't be unpacked: {last_line(done)}", path)
+
+    async def download(self, path: str = ".", *, max_bytes: int = 64 << 20) -> bytes:
+        """A file or folder as a tar archive. What is in it is the policy's: see `transfer.unpack`.
+
+        Args:
+            max_bytes: of the archive.
+
+        Raises:
+            OSError: it can't be read, or is larger.
+            ToolError: the sandbox had ended, and a new one was started.
+        """
+        place = f".{uuid4().hex}.tar"
+        request = Command(pack_command(path, place, max_bytes), _TRANSFER, b"", {}, ".")
+        done = await self._operation(lambda runtime: runtime.run(request))
+        if done.exit_code != 0:
+            raise OSError(EINVAL, f"it can't be packed: {last_line(done)}", path)
+        try:
+            return await self._operation(lambda runtime: runtime.read(place, max_bytes))
+        finally:
+            remove = Command(f"rm -f {place}", _TRANSFER, b"", {}, ".")
+            await self._operation(lambda runtime: runtime.run(remove))
+
+    async def _operation(self, operation: Callable[[Runtime], Awaitable[T]]) -> T:
         try:
             return await operation(self._living())
         except SandboxEnded as ended:

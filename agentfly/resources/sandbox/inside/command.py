@@ -7,7 +7,6 @@ import os
 import stat
 
 from agentfly.resources.sandbox.inside.limits import Limits, fresh_signals
-from agentfly.resources.sandbox.inside.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,16 +24,17 @@ class Command:
         folder: where it runs.
         env: its variables.
         limits: what it may use.
-        limit: bytes kept of each output.
+
+    Attributes:
+        readers: our ends of its output and its error output.
+        keep_input: its input stays open when it has taken all of it.
 
     Raises:
         OSError: it can't be started there.
         ValueError: its text or a variable has a null byte.
     """
 
-    def __init__(
-        self, text: str, stdin: bytes, folder: str, env: Mapping[str, str], limits: Limits, limit: int
-    ) -> None:
+    def __init__(self, text: str, stdin: bytes, folder: str, env: Mapping[str, str], limits: Limits) -> None:
         if not stat.S_ISDIR(os.stat(folder).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "no folder to run in")
         for part in (text, *env, *env.values()):
@@ -54,10 +54,20 @@ class Command:
             _become(text, folder, env, limits, inside)
         for descriptor in inside:
             os.close(descriptor)
-        self.outputs = [Output(reader, limit) for reader, _ in outputs]
+        self.readers = [reader for reader, _ in outputs]
         self.stdin: int | None = stdin_writer
         os.set_blocking(stdin_writer, False)
+        self.keep_input = False
         self._input = memoryview(stdin)
+
+    @property
+    def waiting_input(self) -> int:
+        """Bytes of input that it hasn't taken."""
+        return len(self._input)
+
+    def add_input(self, data: bytes) -> None:
+        """More of it; `feed` gives it."""
+        self._input = memoryview(bytes(self._input) + data)
 
     def feed(self) -> None:
         """Give it more of its input, as much as it takes now; its end is closed after the last."""
@@ -69,8 +79,8 @@ class Command:
         except BlockingIOError:
             return
         except OSError:
-            self._input = self._input[:0]
-        if not self._input:
+            self._input, self.keep_input = self._input[:0], False
+        if not self._input and not self.keep_input:
             os.close(self.stdin)
             self.stdin = None
 

@@ -11,6 +11,7 @@ import os
 import sys
 from collections import deque
 
+from agentfly.resources.sandbox.inside.background import Process, Processes
 from agentfly.resources.sandbox.inside.command import Command
 from agentfly.resources.sandbox.inside.files import Files
 from agentfly.resources.sandbox.inside.frames import Frame, Inbox, Value, decode, encode
@@ -18,7 +19,7 @@ from agentfly.resources.sandbox.inside.interpreter import Interpreter
 from agentfly.resources.sandbox.inside.jobs import CommandJob, Job, PythonJob
 from agentfly.resources.sandbox.inside.limits import Limits, close_all
 from agentfly.resources.sandbox.inside.loop import WRITE, Loop
-from agentfly.resources.sandbox.inside.output import Output
+from agentfly.resources.sandbox.inside.output import Output, Pieces
 from agentfly.resources.sandbox.inside.signals import signals
 from agentfly.resources.sandbox.inside.watch import Watch, processes
 
@@ -47,10 +48,12 @@ class Controller:
         self._is_init = os.getpid() == 1
         self._loop = Loop()
         self._commands: dict[bytes, CommandJob] = {}
-        self._children: dict[int, CommandJob] = {}
+        self._children: dict[int, CommandJob | Process] = {}
+        self._processes = Processes()
+        self._collecting: dict[bytes, Process] = {}  # by the request that waits for news
         self._python: tuple[bytes, PythonJob] | None = None
         self._queue: deque[Frame] = deque()
-        self._leftovers: list[Output] = []
+        self._leftovers: list[Output | Pieces] = []
         self._lost = False  # the interpreter died between two calls
         self._interpreter = self._new_interpreter()
         self._interpreter_pid = self._interpreter.pid
@@ -96,6 +99,8 @@ class Controller:
             self._run(request)
         elif operation == b"cancel":
             self._cancel(request["id"])
+        elif operation in (b"spawn", b"collect", b"give", b"signal", b"forget", b"processes"):
+            self._background(operation, request)
         elif operation == b"write":
             self._answer(request["id"], self._files.write(request))
         elif operation == b"read":
@@ -170,21 +175,28 @@ class Controller:
     # Commands
 
     def _run(self, request: Frame) -> None:
+        command = self._start_command(request)
+        number, timeout = request["id"], float(request["timeout"])
+        done = lambda result: self._run_done(number, result)  # noqa: E731
+        job = CommandJob(self._loop, command, self._limit, timeout, done)
+        self._commands[number] = self._children[command.pid] = job
+        self._look_soon()
+
+    def _start_command(self, request: Frame) -> Command:
         fields = request["env"].split(b"\0")
         env = {**os.environ}
         for at in range(0, len(fields) - 1, 2):
             env[os.fsdecode(fields[at])] = os.fsdecode(fields[at + 1])
         folder = os.path.join(self._files.workspace, os.fsdecode(request["folder"]))
         text, stdin = os.fsdecode(request["command"]), request["stdin"]
-        try:
-            command = Command(text, stdin, folder, env, self._limits, self._limit)
-        except BlockingIOError:
-            self._make_room()
-            command = Command(text, stdin, folder, env, self._limits, self._limit)
-        number = request["id"]
-        job = CommandJob(self._loop, command, float(request["timeout"]), lambda result: self._run_done(number, result))
-        self._commands[number] = self._children[command.pid] = job
-        self._look_soon()
+        while True:
+            try:
+                return Command(text, stdin, folder, env, self._limits)
+            except InterruptedError:  # where a supervisor decides on system calls, signals interrupt any of them
+                continue
+            except BlockingIOError:
+                self._make_room()
+                return Command(text, stdin, folder, env, self._limits)
 
     def _run_done(self, number: bytes, result: dict[str, Value]) -> None:
         # What goes on in the background may go on writing: it is read, slowly, so that it doesn't stop there.
@@ -196,11 +208,46 @@ class Controller:
                 os.close(output.descriptor)
         self._answer(number, result)
 
+    def _background(self, operation: bytes, request: Frame) -> None:
+        number = request["id"]
+        if operation == b"spawn":
+            self._processes.room()
+            command = self._start_command(request)
+            outputs = [Pieces(reader, self._limit, request["hold"] == b"1") for reader in command.readers]
+            process = Process(self._loop, command, outputs, float(request["timeout"]), request["keep_input"] == b"1")
+            self._children[command.pid] = process
+            self._look_soon()
+            self._answer(number, {"process": self._processes.add(process)})
+        elif operation == b"collect":
+            self._collecting[number] = process = self._processes.named(request)
+            process.collect(float(request["wait"]), lambda told: self._collected(number, told))
+        elif operation == b"give":
+            self._processes.named(request).give(request["data"], request["close"] == b"1")
+            self._answer(number, {})
+        elif operation == b"signal":
+            self._processes.named(request).signal(int(request["number"]))
+            self._answer(number, {})
+        elif operation == b"forget":
+            process = self._processes.forget(request)
+            process.leave()
+            process.signal(signals.SIGKILL)
+            self._leftovers += process.outputs
+            self._look_soon()
+            self._answer(number, {})
+        else:
+            self._answer(number, self._processes.list())
+
+    def _collected(self, number: bytes, told: dict[str, Value]) -> None:
+        self._collecting.pop(number, None)
+        self._answer(number, told)
+
     def _cancel(self, number: bytes) -> None:
         if self._python is not None and self._python[0] == number:
             self._python[1].end("killed", "cancelled")
         elif number in self._commands:
             self._commands[number].end("killed", "cancelled")
+        elif number in self._collecting:
+            self._collecting[number].drop_answer()
         else:
             self._queue = deque(request for request in self._queue if request["id"] != number)
 
@@ -252,13 +299,13 @@ class Controller:
         if self._watch.too_many_files():
             self._blame("killed", "too many files")
             self._sweep()
-        if self._jobs() or hog is not None:
+        if self._commands or self._python is not None or hog is not None:
             self._look_soon()
-        elif self._leftovers or (self._watch.watches_memory and len(processes()) > 1):
+        elif self._leftovers or self._processes.running() or (self._watch.watches_memory and len(processes()) > 1):
             self._loop.later("look", _IDLE, self._look)
 
-    def _jobs(self) -> list[Job]:
-        jobs: list[Job] = list(self._commands.values())
+    def _jobs(self) -> list[Job | Process]:
+        jobs: list[Job | Process] = [*self._commands.values(), *self._processes.running()]
         return jobs if self._python is None else [*jobs, self._python[1]]
 
     def _blame(self, status: str, note: str) -> None:
@@ -271,7 +318,7 @@ class Controller:
             _kill(-1)
         else:
             self._interpreter.signal(signals.SIGKILL)
-            for job in self._commands.values():
+            for job in (*self._commands.values(), *self._processes.running()):
                 job.end("killed", "ended")
 
     def _make_room(self) -> None:

@@ -78,11 +78,14 @@ class CommandJob(Job):
     """A command.
 
     Args:
+        limit: bytes kept of each output.
         done: told the answer.
     """
 
-    def __init__(self, loop: Loop, command: Command, timeout: float, done: Callable[[dict[str, Value]], None]) -> None:
-        super().__init__(loop, command.outputs, timeout)
+    def __init__(
+        self, loop: Loop, command: Command, limit: int, timeout: float, done: Callable[[dict[str, Value]], None]
+    ) -> None:
+        super().__init__(loop, [Output(reader, limit) for reader in command.readers], timeout)
         self._command = command
         self._done = done
         if command.stdin is not None:

@@ -71,3 +71,76 @@ class Output:
         self._tail += data[max(room, 0) :]
         if len(self._tail) > self._limit + _CHUNK:
             del self._tail[: -self._limit]
+
+
+class Pieces:
+    """The reading end of a pipe, whose content is fetched piece by piece.
+
+    Args:
+        descriptor: the reading end; made non-blocking here.
+        limit: bytes that wait at most.
+        hold: whoever writes more than that waits for the reader; otherwise the oldest is left out.
+    """
+
+    def __init__(self, descriptor: int, limit: int, hold: bool) -> None:
+        self.descriptor = descriptor
+        self.open = True
+        self.left_out = 0
+        self._limit = limit
+        self._hold = hold
+        self._waiting = bytearray()
+        os.set_blocking(descriptor, False)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to fetch: a part of a character is nothing."""
+        return whole_characters(self._waiting) > 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing is to be read before something has been fetched."""
+        return self._hold and len(self._waiting) >= self._limit
+
+    def read(self) -> int:
+        """Take what is there, up to a chunk; returns how much."""
+        try:
+            data = os.read(self.descriptor, min(_CHUNK, max(self._limit, 1)))
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        self.open = bool(data)
+        self._waiting += data
+        if not self._hold and len(self._waiting) > self._limit:
+            self.left_out += len(self._waiting) - self._limit
+            del self._waiting[: -self._limit]
+        return len(data)
+
+    def drain(self) -> None:
+        """Take what a program left that has ended."""
+        left = _MOST_LEFT
+        while self.open and left > 0 and (got := self.read()):
+            left -= got
+
+    def clear(self) -> None:
+        """Forget what was read."""
+        self._waiting.clear()
+
+    def take(self, last: bool) -> bytes:
+        """Fetch what waits; a character that isn't there as a whole waits for its rest, unless this is the last."""
+        end = len(self._waiting) if last else whole_characters(self._waiting)
+        piece = bytes(self._waiting[:end])
+        del self._waiting[:end]
+        return piece
+
+
+def whole_characters(data: bytearray) -> int:
+    """The length without a UTF-8 character at the end whose rest is missing."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte >= 0xC0:  # begins a character of so many bytes
+            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) - back if size > back else len(data)
+        if byte < 0x80:
+            break
+    return len(data)

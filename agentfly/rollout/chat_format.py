@@ -18,10 +18,18 @@ from agentfly.rollout.grammar import FamilyGrammar, Grammar, ParsedText, Tools, 
 from agentfly.rollout.hermes import parse_calls
 from agentfly.rollout.template import ChatTemplate, one_line
 from agentfly.rollout.tokenizer import FolderTokenizer, load_tokenizer
-from agentfly.rollout.turns import AssistantTurn, ParsedCall, assistant_message, call_id, read_call
+from agentfly.rollout.turns import (
+    AssistantTurn,
+    ParsedCall,
+    answers_without_calls_as_user,
+    assistant_message,
+    call_id,
+    read_call,
+)
 
 GENERIC = "generic"
 HERMES = "hermes"
+_REFUSALS = (ConfigError, ValueError, TypeError, LookupError, AttributeError)
 
 __all__ = ["AssistantTurn", "ChatFormat", "ParsedCall"]
 
@@ -90,15 +98,24 @@ class ChatFormat:
     def render(self, messages: Sequence[Message], tools: Tools) -> list[int]:
         """The whole conversation, up to where the assistant's next token is sampled.
 
+        Some formats refuse a tool's answer to a call that can't be read, which stands in the content: there the
+        answer comes from the user.
+
         Raises:
             ConfigError: the format has no form for these messages.
         """
         try:
             return self._grammar.render(messages, tools)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise ConfigError(
-                f"the chat format of {self._source[0]} refuses the messages: {one_line(error)}"
-            ) from error
+        except _REFUSALS as error:
+            refusal = error
+        if (answered := answers_without_calls_as_user(messages)) is not None:
+            try:
+                return self._grammar.render(answered, tools)
+            except _REFUSALS as error:
+                refusal = error
+        raise ConfigError(
+            f"the chat format of {self._source[0]} refuses the messages: {one_line(refusal)}"
+        ) from refusal
 
     def parse(
         self,

@@ -158,6 +158,22 @@ def with_plain_arguments(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "tool_calls": plain}
 
 
+def answers_without_calls_as_user(messages: Sequence[Message]) -> list[Message] | None:
+    """The messages, with tools' answers to calls that aren't in the messages told by the user; None without any."""
+    known = {call.get("id") for message in messages for call in message.get("tool_calls") or ()}
+    if all(message["role"] != "tool" or message.get("tool_call_id") in known for message in messages):
+        return None
+    told: list[Message] = []
+    for message in messages:
+        if message["role"] != "tool" or message.get("tool_call_id") in known:
+            told.append(message)
+        elif told and told[-1]["role"] == "user":
+            told[-1] = {"role": "user", "content": f"{told[-1]['content']}\n\n{message['content']}"}
+        else:
+            told.append({"role": "user", "content": message["content"]})
+    return told
+
+
 def _kind(value: object) -> str:
     kinds = {bool: "a boolean", int: "a number", float: "a number", list: "a list", str: "a string"}
     return kinds.get(type(value), type(value).__name__)

@@ -70,4 +70,7 @@ PREBUILT: Final = (
 ADAPTERS: Final = (
     Entry("gym", "any Gymnasium environment", "75 MB", "MIT", ("gymnasium",), "gym"),
     Entry("minigrid", "MiniGrid and BabyAI in words", "60 MB", "Apache-2.0", ("gymnasium", "minigrid"), "minigrid"),
+    Entry("textarena", "games of TextArena", "60 MB", "MIT", ("textarena",), "textarena"),
+    Entry("reasoning", "104 generators of reasoning-gym", "100 MB", "Apache-2.0", ("reasoning_gym",), "reasoning"),
+    Entry("mcp", "tools of any MCP server, stdio or HTTP", "small", "MIT", ("mcp",), "mcp"),
 )

@@ -113,10 +113,11 @@ def _sender(key: bytes, path: str) -> Callable[[Any], None]:
 
 def _way_here() -> list[Any]:
     """The code of all that is under way in this thread, from the caller's caller on."""
-    frame, way = sys._getframe(2), []
+    frame: Any = sys._getframe(2)
+    way: list[Any] = []
     while frame is not None:
         way.append(frame.f_code)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return way
 
 

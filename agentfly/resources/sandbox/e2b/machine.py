@@ -149,9 +149,9 @@ class E2bMachine:
                     self._paused = await self._try("paused", self._sandbox.pause)
 
     async def _try(self, what: str, work: Callable[[], Awaitable[object]]) -> bool:
-        """Something that may fail now and work the next time."""
+        """Something that may fail now and work the next time; calls wait for it, so it isn't tried for long."""
         try:
-            await patiently(self._options, work)
+            await work()
             return True
         except (*_GONE, NotFoundException):
             self._gone.set()

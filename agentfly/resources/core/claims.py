@@ -99,11 +99,14 @@ class ClaimLedger:
         holder = self._known(request)
         holder.turn = turn
         # To ask is to claim, named before or not.
-        asked = 1 + holder.covered.get(request.pool, 0) + list(holder.waiting.values()).count(request.pool)
+        asked = 1 + holder.covered.get(request.pool, 0)
+        if holder.waiting:
+            asked += list(holder.waiting.values()).count(request.pool)
         self._claim(holder, request.pool, asked)
-        self._reclass(holder)
+        if not holder.simple:
+            self._reclass(holder)
         holder.waiting[request.ticket] = request.pool
-        return self.lane(request)
+        return None if holder.simple else holder.kind
 
     def left(self, request: Request) -> None:
         """A request is no longer in its queue: granted, refused, or taken back."""
@@ -126,7 +129,8 @@ class ClaimLedger:
         _add(holder.covered, request.pool, 1)
         if unit:
             _add(holder.held, request.pool, 1)
-        self._reclass(holder)
+        if not holder.simple:
+            self._reclass(holder)
 
     def gave(self, request: Request, *, unit: bool) -> None:
         """A lease ends; the counterpart of `took`."""
@@ -136,7 +140,8 @@ class ClaimLedger:
         _add(holder.covered, request.pool, -1)
         if unit:
             _add(holder.held, request.pool, -1)
-        self._reclass(holder)
+        if not holder.simple:
+            self._reclass(holder)
         self._drop_if_done(request.holder, holder)
 
     def passed_on(self, giver: Request, heir: Request) -> None:

@@ -80,7 +80,7 @@ class Pool:
             return [self._start_failed(request)]
         if len(self._queue) >= self._keeper.limits.max_waiting and not self._has_room:
             return [self._saturated(request)]
-        if not request.share or request.share not in self._share_waiters:
+        if self._keeper.limits.spares == "auto" and request.share not in self._share_waiters:
             self._history.arrivals.add(now)
         turn = self._claims.new_turn(request)
         self._queue.push(Waiter(request, now, turn, self._claims.wants(request, turn)))

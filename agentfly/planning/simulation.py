@@ -60,6 +60,7 @@ class Simulation:
         self._use = {key: PoolUse() for key in pools}
         self._started = 0
         self._running = 0
+        self._steps_learned = 0
         self._ends: list[float] = []
         self._latency = 0.0
         self._waited = 0.0
@@ -100,8 +101,6 @@ class Simulation:
         if work.per_step is None:
             return work.rollouts
         return min(work.rollouts, (self._steps_learned + 1) * work.per_step)
-
-    _steps_learned = 0
 
     def _continue(self, rollout: _Rollout) -> None:
         program = rollout.program

@@ -51,6 +51,11 @@ class Environment(Resource, ABC):
         self._close()
         self._game = self.open(row)
 
+    async def begin(self, row: Mapping[str, Any]) -> str:
+        """Open another episode within the lease, and see what there is to see."""
+        await self.setup(row)
+        return await self.observe()
+
     async def observe(self) -> str:
         """What there is to see."""
         return self._playing().observe()

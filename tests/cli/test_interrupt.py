@@ -39,7 +39,7 @@ def all_gone(run: Command) -> None:
     # Ray's own two helpers look a minute for the head that has gone; they hold nothing of the run's.
     assert set(left.values()) <= {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
     assert run.left(120) == {}
-    assert run.places() == []
+    assert run.places_left() == []
 
 
 def checkpoints(output: Path) -> list[str]:
@@ -57,7 +57,7 @@ def test_ctrl_c_ends_a_run_and_resume_goes_on_as_if_nothing_had_been(folder: Pat
     assert "stopped; go on with --resume" in run.told
     assert "Traceback" not in run.told
     assert run.left(2) == {}
-    assert run.places() == []
+    assert run.places_left() == []
     assert checkpoints(folder / "out") == ["step-00000002"]
 
     (folder / "hold").unlink()
@@ -79,7 +79,7 @@ def test_a_job_that_is_told_to_stop_stops_in_order(folder: Path) -> None:
     code = run.wait(60)
     assert code == 143, run.told
     assert run.left(2) == {}
-    assert run.places() == []
+    assert run.places_left() == []
     assert checkpoints(folder / "out") == ["step-00000002"]
 
 
@@ -114,7 +114,7 @@ def test_ctrl_c_before_anything_has_begun_is_one_line(folder: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.killpg(run.process.pid, signal.SIGINT)
-    code = run.wait(60)
+    code = run.wait()
     assert code == 130, run.told
     assert "Traceback" not in run.told
     assert run.left(2) == {}

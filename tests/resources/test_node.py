@@ -74,4 +74,5 @@ async def test_leases_of_a_dead_node_die_and_others_go_on_elsewhere(tmp_path: Pa
         if script.returncode is None:
             script.kill()
             await script.wait()
-    assert output.decode().splitlines()[-2:] == ["died", "replaced 1"]
+    told = [line for line in output.decode().splitlines() if line.startswith(("died", "replaced"))]  # Ray tells more
+    assert told == ["died", "replaced 1"]

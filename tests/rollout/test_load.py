@@ -42,7 +42,8 @@ def memory() -> dict[str, int]:
     for process in psutil.Process().children(recursive=True):
         title = " ".join(process.cmdline()).strip()
         if title.startswith("ray::") and "IDLE" not in title and "Agent" not in title:
-            sizes[f"{title} {process.pid}"] = process.memory_info().rss
+            kind = title.split(".")[0]  # what comes behind is what it does at this moment
+            sizes[f"{kind} {process.pid}"] = process.memory_info().rss
     return sizes
 
 

@@ -1,6 +1,7 @@
 """Reinforcement learning of LLM agents: everything around the model is a typed resource on Ray."""
 
 from agentfly.agent import Agent, Reward, RewardResult, Tool, ToolResult, reward, tool, weighted
+from agentfly.agent.harness import HarnessAgent
 from agentfly.context import Context, FromTask, Task
 from agentfly.envs.gym import gym_resource
 from agentfly.errors import (
@@ -45,6 +46,7 @@ __all__ = [
     "Episode",
     "FromTask",
     "Group",
+    "HarnessAgent",
     "ModelError",
     "ModelSpec",
     "PoolSaturated",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from agentfly.agent import Tool
 from agentfly.context import Context
-from agentfly.models.engine import Message
+from agentfly.errors import ConfigError
+from agentfly.models.engine import Engine, Message
 from agentfly.models.spec import ModelSpec
 from agentfly.rollout.chat_format import ChatFormat
 from agentfly.rollout.conversation import ChatConversation, Conversation, TokenConversation
@@ -42,6 +43,18 @@ class ConversationOpener:
         self._model = model
         self._schemas = [tool.spec for tool in tools]
         self._format = load_format(model, tools)
+
+    async def policy(self, ctx: Context) -> tuple[Engine, ChatFormat, int]:
+        """An engine that is leased to the rollout, its chat format, and its longest context.
+
+        Raises:
+            ResourceError, ModelError: there is no engine to be had.
+            ConfigError: the engine gives no tokens.
+        """
+        if self._format is None:
+            raise ConfigError(f"engine {self._model.engine!r} gives no tokens: an agent behind the gateway needs them")
+        engine: Engine = await ctx.acquire(self._model)
+        return engine, self._format, (await engine.info()).max_context
 
     async def open(self, ctx: Context, messages: Sequence[Message]) -> Conversation:
         """A conversation on an engine that is leased to the rollout.

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from agentfly.agent import Agent
+from agentfly.agent.harness import HarnessAgent
 from agentfly.context import Context, LeaseBook
-from agentfly.errors import ModelError, ResourceError
+from agentfly.errors import ConfigError, ModelError, ResourceError
 from agentfly.models.engine import Message, Sampling
 from agentfly.resources import ResourceClient, ResourceSpec
 from agentfly.rollout.conversation import Conversation
+from agentfly.rollout.harness import HarnessRollout, PolicySource
 from agentfly.rollout.loop import InfrastructureFault, RolloutLoop
 from agentfly.rollout.request import RolloutRequest
 from agentfly.rollout.trajectory import Trajectory
@@ -87,6 +89,13 @@ class RolloutPlayer:
         )
         try:
             trajectory = Trajectory(request.id, request.group_id, request.index, request.task, attempt=attempt)
+            if isinstance(self._agent, HarnessAgent):
+                if not isinstance(opener, PolicySource):
+                    raise ConfigError("this backend runs our own agents only: a HarnessAgent needs the native backend")
+                harness = HarnessRollout(
+                    self._agent, ctx, trajectory, sampling=sampling, seed=request.seed, timeout=self._timeout
+                )
+                return await harness.run(opener)
             conversation = await self._open(request, ctx, opener)
             loop = RolloutLoop(
                 self._agent,

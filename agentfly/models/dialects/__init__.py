@@ -1,0 +1,1 @@
+"""The wire formats in which agents speak to models: Chat Completions, Responses, Anthropic Messages. Pure."""

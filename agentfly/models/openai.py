@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentfly.errors import ConfigError, ModelError
+from agentfly.errors import ConfigError, ModelError, RateLimited
 from agentfly.models.chat_wire import answer_of, sendable
 from agentfly.models.engine import ChatCompletion, Message, Sampling
+from agentfly.resources.api.bill import ApiUsage
+from agentfly.resources.api.gate import Gate, charge
+from agentfly.resources.api.limits import read_limits
+from agentfly.resources.api.pushback import pushback
 from agentfly.resources.resource import Resource
 
 if TYPE_CHECKING:
@@ -35,6 +40,12 @@ class OpenAIEngine(Resource):
             want `max_completion_tokens`.
         extra_body: further fields of every request, such as `{"chat_template_kwargs": {...}}`.
         send_reasoning: give the endpoint back the thoughts that it sent; most refuse or ignore them.
+        limits: fields of `ApiLimits`, such as `{"requests_per_minute": 500, "budget": 20.0}`: they hold for all
+            conversations of the engine together, and a refusal of one call stops all. `max_concurrency` of the
+            model bounds how many conversations there are.
+
+    Raises:
+        ConfigError: no model's name, or wrong limits.
     """
 
     def __init__(
@@ -48,6 +59,7 @@ class OpenAIEngine(Resource):
         limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
         extra_body: Mapping[str, Any] | None = None,
         send_reasoning: bool = False,
+        limits: Mapping[str, Any] | None = None,
     ) -> None:
         if not path:
             raise ConfigError("an openai engine needs the model's name: set the model's `path`")
@@ -59,12 +71,14 @@ class OpenAIEngine(Resource):
         self._limit_field = limit_field
         self._extra_body = dict(extra_body or {})
         self._send_reasoning = send_reasoning
+        self._limits = None if limits is None else read_limits(limits, f"model {path}", max_retries)
+        self._gate: Gate | None = None
         self._client: openai.AsyncOpenAI | None = None
         self._counters = {"requests": 0.0, "failed": 0.0, "prompt_tokens": 0.0, "completion_tokens": 0.0}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the client, which holds connections and the key."""
-        return {**self.__dict__, "_client": None}
+        """Everything but the client, which holds connections and the key, and who waits for it."""
+        return {**self.__dict__, "_client": None, "_gate": None}
 
     async def start(self) -> None:
         """Make the client.
@@ -85,9 +99,11 @@ class OpenAIEngine(Resource):
                 "(on a cluster in runtime_env's env_vars), or name another endpoint by base_url"
             )
         # Always a key of ours: without one the client would send OPENAI_API_KEY to whatever endpoint this is.
+        retries = self._max_retries if self._limits is None else 0  # what one call learns is to stop all
         self._client = AsyncOpenAI(
-            api_key=key or _NO_KEY, base_url=self._base_url, timeout=self._timeout, max_retries=self._max_retries
+            api_key=key or _NO_KEY, base_url=self._base_url, timeout=self._timeout, max_retries=retries
         )
+        self._gate = None if self._limits is None else Gate(f"model {self._model}", self._limits, _refusal)
 
     async def stop(self) -> None:
         """Close the connections."""
@@ -106,8 +122,8 @@ class OpenAIEngine(Resource):
             raise ModelError(f"the client of model {self._model} is not started")
         self._counters["requests"] += 1
         try:
-            response = await client.chat.completions.create(**self._request(messages, tools, sampling))
-            completion = answer_of(response)
+            ask = partial(self._ask, client, self._request(messages, tools, sampling))
+            completion = await (ask() if self._gate is None else self._gate.call(ask))
         except openai.BadRequestError as error:
             if _too_long(error):
                 return ChatCompletion({"role": "assistant", "content": ""}, "length")
@@ -118,9 +134,21 @@ class OpenAIEngine(Resource):
             self._counters[name] += completion.usage.get(name, 0)
         return completion
 
+    async def api_usage(self) -> ApiUsage:
+        """What the calls have come to, in money too; zeros without limits."""
+        return ApiUsage() if self._gate is None else self._gate.usage
+
     async def stats(self) -> dict[str, float]:
         """Counters since start: requests, failed, prompt_tokens, completion_tokens."""
         return dict(self._counters)
+
+    async def _ask(self, client: openai.AsyncOpenAI, request: Mapping[str, Any]) -> ChatCompletion:
+        completion = answer_of(await client.chat.completions.create(**request))
+        charge(
+            input_tokens=completion.usage.get("prompt_tokens", 0),
+            output_tokens=completion.usage.get("completion_tokens", 0),
+        )
+        return completion
 
     def _request(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Sampling
@@ -148,6 +176,16 @@ class OpenAIEngine(Resource):
         if client.api_key not in ("", _NO_KEY):
             text = text.replace(client.api_key, "***")
         return ModelError(f"model {self._model} at {client.base_url}: {text[:500]}")
+
+
+def _refusal(error: BaseException, now: float) -> RateLimited | None:
+    """Beside refusals for the rate: what the client itself would try again, server errors and lost connections."""
+    import openai
+
+    if (refused := pushback(error, now)) is not None:
+        return refused
+    lost = isinstance(error, (openai.APIConnectionError, openai.InternalServerError))
+    return RateLimited(f"{type(error).__name__}: {error}") if lost else None
 
 
 def _too_long(error: openai.BadRequestError) -> bool:

@@ -19,7 +19,7 @@ class ModelSpec(ResourceSpec[Any]):
     Give all arguments by name. `resource`, `args`, `slots`, `shared` and the sizes follow from them.
 
     Attributes:
-        engine: `transformers`, `openai`, `scripted`, the name of an installed engine, or `module:Class`.
+        engine: `transformers`, `vllm`, `openai`, `scripted`, the name of an installed engine, or `module:Class`.
         path: the model: a Hugging Face folder for engines that load one; it also locates the tokenizer.
         family: the `renderers` family of its chat format; None finds out.
         chat_options: of that family's renderer or of the chat template, such as `{"enable_thinking": False}`.
@@ -64,6 +64,11 @@ class ModelSpec(ResourceSpec[Any]):
         for name, value in derived.items():
             object.__setattr__(self, name, value)
         super().__post_init__()
+
+    @property
+    def queues(self) -> bool:
+        """Whether calls wait inside the engine for an API's limits; nobody's time limit runs meanwhile."""
+        return bool(self.options.get("limits"))
 
     @property
     def speaks(self) -> Literal["tokens", "messages"]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from models.openai_server import ChatServer, Reply, chat_server, completion
 
-from agentfly.errors import ConfigError, ModelError
+from agentfly.errors import BudgetSpent, ConfigError, ModelError
 from agentfly.models.engine import Message, Sampling
 from agentfly.models.openai import OpenAIEngine
 
@@ -223,3 +223,46 @@ async def test_a_missing_package_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r"pip install agentfly-rl\[openai\]"):
         await OpenAIEngine("m").start()
+
+
+async def test_limits_hold_for_all_conversations_together() -> None:
+    limited = Reply({"error": {"message": "slow down"}}, 429, {"Retry-After": "0.3"})
+    limits = {"concurrency": 1, "price_per_call": 0.4, "budget": 1.0}
+    async with (
+        chat_server(limited, completion("a"), completion("b")) as server,
+        engine_of(server, limits=limits) as engine,
+    ):
+        started = time.monotonic()
+        said = await asyncio.gather(*(engine.chat(HELLO, [], Sampling()) for _ in range(2)))
+        assert sorted(str(each.message["content"]) for each in said) == ["a", "b"]
+        assert time.monotonic() - started >= 0.3
+        usage = await engine.api_usage()
+        assert (usage.calls, usage.refusals, usage.cost) == (2, 1, pytest.approx(0.8))
+        assert usage.output_tokens > 0
+        with pytest.raises(BudgetSpent, match="model m has cost 0.8 of its budget of 1"):
+            await engine.chat(HELLO, [], Sampling())
+        assert len(server.requests) == 3
+
+
+async def test_with_limits_a_server_error_stops_all_for_a_while_and_is_tried_again() -> None:
+    broken = Reply("no", 502)
+    async with (
+        chat_server(broken, completion("a")) as server,
+        engine_of(server, limits={"first_backoff": 0.05}) as engine,
+    ):
+        assert (await engine.chat(HELLO, [], Sampling())).message["content"] == "a"
+        assert (await engine.api_usage()).refusals == 1
+        assert pickle.loads(pickle.dumps(engine)) is not None
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"requests": 5}, "model m: limits have no 'requests'; there are: concurrency, requests_per_minute"),
+        ({"budget": "much"}, "model m: budget is 'much', it must be a number"),
+        ({"budget": -1}, "model m: budget is -1, it must be positive"),
+    ],
+)
+def test_wrong_limits_are_one_line(limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        OpenAIEngine("m", limits=limits)

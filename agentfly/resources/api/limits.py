@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from agentfly.errors import ConfigError
 
@@ -69,3 +71,26 @@ class ApiLimits:
         for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ConfigError(f"{where}: {name} is {getattr(self, name)}, it can't be negative")
+
+
+def read_limits(values: Mapping[str, Any], where: str, max_retries: int) -> ApiLimits:
+    """Limits from a mapping, as jobs give them.
+
+    Args:
+        values: fields of `ApiLimits`.
+        where: for errors.
+        max_retries: when they don't say.
+
+    Raises:
+        ConfigError: a field that there isn't, or a wrong number.
+    """
+    known = [item.name for item in fields(ApiLimits)]
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise ConfigError(f"{where}: limits have no {unknown[0]!r}; there are: {', '.join(known)}")
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise ConfigError(f"{where}: {name} is {value!r}, it must be a number")
+    limits = ApiLimits(**{"max_retries": max_retries, **values})
+    limits.check(where)
+    return limits

@@ -17,6 +17,7 @@ _BUILT_IN = {
     "transformers": "agentfly.models.local.engine:LocalEngine",
     "openai": "agentfly.models.openai:OpenAIEngine",
     "scripted": "agentfly.models.scripted:ScriptedEngine",
+    "vllm": "agentfly.models.vllm.engine:VllmEngine",
 }
 
 

@@ -1,0 +1,1 @@
+"""The `vllm` engine: vLLM's `AsyncLLM` in a pool's host."""

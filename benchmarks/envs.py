@@ -18,7 +18,6 @@ from typing import Any
 import ray
 from agentfly.envs.chess import CHESS
 from agentfly.envs.chess import make_tasks as chess_tasks
-from agentfly.envs.episodes import Environment
 from agentfly.envs.games import GAMES
 from agentfly.envs.games import make_tasks as games_tasks
 from agentfly.envs.gym import gym_resource
@@ -63,7 +62,6 @@ async def median(
 async def measure(spec: ResourceSpec[Any], row: Row, actions: Sequence[str], steps: int, client: ResourceClient) -> Row:
     """Medians of bare, local and pooled steps."""
     environment: Any = spec.make()
-    assert isinstance(environment, Environment)
     await environment.start()
     games = [environment.open(row)]
 
@@ -74,15 +72,15 @@ async def measure(spec: ResourceSpec[Any], row: Row, actions: Sequence[str], ste
         games.append(environment.open(row))
 
     async def set_up() -> None:
-        await environment.setup(row)
+        await environment.setup(options=row)
 
     found = {"bare": await median(bare, actions, steps, open_again)}
     await set_up()
     found["local"] = await median(environment.step, actions, steps, set_up)
     await environment.stop()
-    lease = await client.acquire(spec, setup={"row": row})
+    lease = await client.acquire(spec, setup={"options": row})
     pooled = lease.resource
-    found["pool"] = await median(pooled.step, actions, steps, lambda: pooled.begin(row))
+    found["pool"] = await median(pooled.step, actions, steps, lambda: pooled.begin(options=row))
     lease.release()
     return found
 

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentfly.envs.chess.game import Chess, open_game
-from agentfly.envs.episodes import Environment, EpisodeHandle
+from agentfly.envs.episodes import EpisodeHandle, GameEnvironment
 
 from agentfly.agent import Agent
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec
 
 
-class ChessBoard(Environment):
+class ChessBoard(GameEnvironment):
     """A board for one game at a time."""
 
     def open(self, row: Mapping[str, Any]) -> Chess:
         return open_game(row)
 
 
-CHESS = ResourceSpec(ChessBoard, args={"max_steps": 40}, name="chess", slots=256, max_size=4096)
+CHESS = EnvironmentSpec(ChessBoard, max_steps=40, name="chess", slots=256, max_size=4096)
 _EPISODE = EpisodeHandle(CHESS, ["fen", "seed"])
 
 agent = Agent(

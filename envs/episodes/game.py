@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from agentfly.resources import environment
 
 
 @dataclass(frozen=True)
-class Step:
-    """What an action brought about.
-
-    Attributes:
-        observation: what the agent reads.
-        reward: gained by this action.
-        terminated: the episode has come to its own end.
-        truncated: it was cut at a limit.
-        info: numbers beside.
-    """
-
-    observation: str
-    reward: float = 0.0
-    terminated: bool = False
-    truncated: bool = False
-    info: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more can be done."""
-        return self.terminated or self.truncated
+class Step(environment.Step[str]):
+    """What an action brought about, in words. See `agentfly.Step`; numbers of `info` become the rollout's metrics."""
 
 
 class Game(ABC):

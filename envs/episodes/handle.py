@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from agentfly.envs.episodes.environment import Environment
-from agentfly.envs.episodes.game import Step
+from agentfly.envs.episodes.environment import GameEnvironment
 from agentfly.envs.sandbox_tools.needs import NeedsFields
 
 from agentfly.agent import Reward, RewardResult, Tool, ToolResult, reward, tool
 from agentfly.agent.foreign import foreign_tool
 from agentfly.context import Context
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec, Step
 
-E = TypeVar("E", bound=Environment)
+E = TypeVar("E", bound=GameEnvironment)
 
 
 class EpisodeHandle(Generic[E]):
@@ -26,7 +25,7 @@ class EpisodeHandle(Generic[E]):
         optional: fields that may be absent.
     """
 
-    def __init__(self, spec: ResourceSpec[E], fields: Sequence[str], optional: Sequence[str] = ()) -> None:
+    def __init__(self, spec: EnvironmentSpec[E], fields: Sequence[str], optional: Sequence[str] = ()) -> None:
         self.spec = spec
         self.fields = tuple(fields)
         self.optional = tuple(optional)
@@ -35,7 +34,7 @@ class EpisodeHandle(Generic[E]):
         """The rollout's episode; the first who asks opens it."""
         row = {name: ctx.task[name] for name in self.fields}
         row.update({name: ctx.task[name] for name in self.optional if name in ctx.task})
-        return await ctx.acquire(self.spec, setup={"row": row})
+        return await ctx.acquire(self.spec, setup={"options": row})
 
     async def act(self, ctx: Context, action: str) -> ToolResult:
         """Take one action; the rollout ends with the episode."""
@@ -92,12 +91,13 @@ class EpisodeHandle(Generic[E]):
         """
 
         async def score(ctx: Context) -> RewardResult:
-            state = await (await self.of(ctx)).score()
+            state = await (await self.of(ctx)).episode()
             return RewardResult(scale * state.total, {"steps": state.steps, "over": float(state.over)})
 
         return NeedsFields(reward(name=name)(score), self.fields)
 
 
-def as_result(step: Step) -> ToolResult:
+def as_result(step: Step[str]) -> ToolResult:
     """A step as the observation of a tool."""
-    return ToolResult(step.observation, metrics=step.info, terminal=step.over)
+    metrics = {name: float(value) for name, value in step.info.items() if isinstance(value, (int, float))}
+    return ToolResult(step.observation, metrics=metrics, terminal=step.over)

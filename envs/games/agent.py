@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentfly.envs.episodes import Environment, EpisodeHandle, Game
+from agentfly.envs.episodes import EpisodeHandle, Game, GameEnvironment
 from agentfly.envs.games.tasks import open_game
 
 from agentfly.agent import Agent
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec
 
 
-class Table(Environment):
+class Table(GameEnvironment):
     """A table for one game at a time."""
 
     def open(self, row: Mapping[str, Any]) -> Game:
         return open_game(row)
 
 
-GAMES = ResourceSpec(Table, args={"max_steps": 30}, name="games", slots=512, max_size=8192)
+GAMES = EnvironmentSpec(Table, max_steps=30, name="games", slots=512, max_size=8192)
 _EPISODE = EpisodeHandle(GAMES, ["game", "seed"])
 
 agent = Agent(

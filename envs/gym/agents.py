@@ -11,11 +11,11 @@ from agentfly.envs.gym.resource import GymEnvironment
 
 from agentfly.agent import Agent, Tool, ToolResult, tool
 from agentfly.context import Context, Task
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec
 
 
 def gym_agent(
-    spec: ResourceSpec[GymEnvironment], *, max_turns: int = 50, system: str | None = None, max_output: int = 8192
+    spec: EnvironmentSpec[GymEnvironment], *, max_turns: int = 50, system: str | None = None, max_output: int = 8192
 ) -> Agent:
     """An agent that acts in the environments of a pool; its reward is the episode's return.
 
@@ -35,7 +35,7 @@ def gym_agent(
 
 
 def gym_tasks(
-    spec: ResourceSpec[GymEnvironment],
+    spec: EnvironmentSpec[GymEnvironment],
     count: int,
     *,
     seed: int = 0,
@@ -64,8 +64,7 @@ def gym_tasks(
     fields = [{"seed": seed + index, "options": dict(options) if options else None} for index in range(count)]
     seen: Sequence[str] = ["Call look to see where you are."] * count
     if first_observation:
-        playing = spec.make()
-        assert isinstance(playing, GymEnvironment)
+        playing = GymEnvironment(**args)
         seen = [playing.open(row).observe() for row in fields]
         playing.close()
     return [

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agentfly.envs.episodes import Environment, Game, Step
+from agentfly.envs.episodes import Game, GameEnvironment, Step
 from agentfly.envs.gym.presets import PRESETS
 
 from agentfly.agent import load_object
 from agentfly.errors import ConfigError
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec
 
 if TYPE_CHECKING:
     from agentfly.envs.gym.observation_text import Describe
 
 
-class GymEnvironment(Environment):
+class GymEnvironment(GameEnvironment):
     """One `gymnasium.Env` for each slot, reset by the seed of the task.
 
     Args:
@@ -27,7 +27,6 @@ class GymEnvironment(Environment):
         actions: names of the actions of a discrete space, in order.
         describe: `module:function` of environment and observation that puts it in words; the environment's own
             `ansi` rendering otherwise, else the observation.
-        max_steps: after which an episode is cut, beside the environment's own limit.
         fresh: make the environment anew for every episode, for those whose `reset` leaves something behind.
     """
 
@@ -38,10 +37,9 @@ class GymEnvironment(Environment):
         imports: Sequence[str] = (),
         actions: Sequence[str] = (),
         describe: str | None = None,
-        max_steps: int | None = None,
         fresh: bool = False,
     ) -> None:
-        super().__init__(max_steps)
+        super().__init__()
         self._id = env_id
         self._kwargs = kwargs
         self._imports = imports
@@ -120,12 +118,13 @@ def gym_resource(
     max_size: int = 4096,
     runtime_env: Mapping[str, Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
-) -> ResourceSpec[GymEnvironment]:
+) -> EnvironmentSpec[GymEnvironment]:
     """A pool of any Gymnasium environment. It must be installed where the hosts run, not here.
 
     Args:
         env_id: as `gymnasium.make` takes it; for those in `PRESETS`, `imports`, `actions` and `describe` are known.
-        imports, actions, describe, max_steps, fresh: see `GymEnvironment`.
+        imports, actions, describe, fresh: see `GymEnvironment`.
+        max_steps: after which an episode is cut, beside the environment's own limit.
         name: of the pool.
         slots: environments that one host process carries.
         max_size: environments at most.
@@ -139,12 +138,12 @@ def gym_resource(
         "imports": tuple(imports if imports is not None else preset.imports if preset else ()),
         "actions": tuple(actions if actions is not None else preset.actions if preset else ()),
         "describe": describe if describe is not None else preset.describe if preset else None,
-        "max_steps": max_steps,
         "fresh": fresh,
     }
-    return ResourceSpec(
+    return EnvironmentSpec(
         GymEnvironment,
         args=args,
+        max_steps=max_steps,
         name=name or env_id.replace("/", "-"),
         slots=slots,
         max_size=max_size,

@@ -7,10 +7,10 @@ from agentfly.envs.textarena.resource import TextArenaEnvironment
 
 from agentfly.agent import Agent
 from agentfly.context import Task
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec
 
 
-def textarena_agent(spec: ResourceSpec[TextArenaEnvironment], *, max_turns: int = 50) -> Agent:
+def textarena_agent(spec: EnvironmentSpec[TextArenaEnvironment], *, max_turns: int = 50) -> Agent:
     """An agent that plays the games of a pool."""
     handle = EpisodeHandle(spec, ["seed"])
     play = handle.tool("play", "Make a move in the game.", argument="action", meaning="as the game asks for it")
@@ -19,14 +19,13 @@ def textarena_agent(spec: ResourceSpec[TextArenaEnvironment], *, max_turns: int 
     )
 
 
-def textarena_tasks(spec: ResourceSpec[TextArenaEnvironment], count: int, *, seed: int = 0) -> list[Task]:
+def textarena_tasks(spec: EnvironmentSpec[TextArenaEnvironment], count: int, *, seed: int = 0) -> list[Task]:
     """Tasks with the fields `prompt` (what the game shows first) and `seed`, counting up.
 
     Raises:
         ConfigError: TextArena isn't installed here, or can't make the game.
     """
-    playing = spec.make()
-    assert isinstance(playing, TextArenaEnvironment)
+    playing = TextArenaEnvironment(**spec.args)
     tasks = []
     for number in range(seed, seed + count):
         prompt = f"{playing.open({'seed': number}).observe()}\nMove by the tool play."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agentfly.envs.episodes import Environment
+from agentfly.envs.episodes import GameEnvironment
 from agentfly.envs.textarena.game import TextArenaGame, any_listed
 
 from agentfly.agent import load_object
 from agentfly.errors import ConfigError
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec
 
 SINGLE_PLAYER: Final = (
     *("GuessTheNumber-v0", "TowerOfHanoi-v0", "FrozenLake-v0", "2048-v0", "Mastermind-v0", "Minesweeper-v0"),
@@ -19,7 +19,7 @@ SINGLE_PLAYER: Final = (
 TWO_PLAYERS: Final = ("TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0")
 
 
-class TextArenaEnvironment(Environment):
+class TextArenaEnvironment(GameEnvironment):
     """A game for each episode; the reward is TextArena's, from -1 to 1.
 
     Args:
@@ -27,7 +27,6 @@ class TextArenaEnvironment(Environment):
         players: in the game.
         opponent: `module:function` of what is seen and a generator; by chance among the moves listed when None.
         kwargs: for `textarena.make`.
-        max_steps: after which an episode is cut.
     """
 
     def __init__(
@@ -36,9 +35,8 @@ class TextArenaEnvironment(Environment):
         players: int = 1,
         opponent: str | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        max_steps: int | None = None,
     ) -> None:
-        super().__init__(max_steps)
+        super().__init__()
         self._id = env_id
         self._players = players
         self._opponent = any_listed if opponent is None else load_object(opponent)
@@ -77,11 +75,12 @@ def textarena_resource(
     slots: int = 64,
     max_size: int = 4096,
     runtime_env: Mapping[str, Any] | None = None,
-) -> ResourceSpec[TextArenaEnvironment]:
+) -> EnvironmentSpec[TextArenaEnvironment]:
     """A pool of a game of TextArena, which must be installed where the hosts run.
 
     Args:
-        env_id, opponent, kwargs, max_steps: see `TextArenaEnvironment`.
+        env_id, opponent, kwargs: see `TextArenaEnvironment`.
+        max_steps: after which an episode is cut.
         players: two for those in `TWO_PLAYERS`, else one, when None.
         slots: games that one host process carries.
         max_size: games at most.
@@ -93,11 +92,11 @@ def textarena_resource(
         "players": number,
         "opponent": opponent,
         "kwargs": dict(kwargs or {}),
-        "max_steps": max_steps,
     }
-    return ResourceSpec(
+    return EnvironmentSpec(
         TextArenaEnvironment,
         args=args,
+        max_steps=max_steps,
         name=f"textarena-{env_id}",
         slots=slots,
         max_size=max_size,

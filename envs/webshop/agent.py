@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentfly.envs.episodes import Environment, EpisodeHandle, Move
+from agentfly.envs.episodes import EpisodeHandle, GameEnvironment, Move
 from agentfly.envs.webshop.catalogue import catalogue
 from agentfly.envs.webshop.shop import Shop
 from agentfly.envs.webshop.tasks import open_shop
 
 from agentfly.agent import Agent
 from agentfly.context import Task
-from agentfly.resources import ResourceSpec
+from agentfly.resources.environment import EnvironmentSpec
 
 SYSTEM = "You shop for a customer. Search, look at products, choose the options that are asked for, then buy."
 
 
-class WebShop(Environment):
+class WebShop(GameEnvironment):
     """A shop with one customer at a time."""
 
     def open(self, row: Mapping[str, Any]) -> Shop:
         return open_shop(row)
 
 
-SHOP = ResourceSpec(WebShop, args={"max_steps": 50}, name="webshop", slots=256, max_size=4096)
+SHOP = EnvironmentSpec(WebShop, max_steps=50, name="webshop", slots=256, max_size=4096)
 _EPISODE = EpisodeHandle(SHOP, ["goal", "catalogue_size"])
 
 agent = Agent(

@@ -10,7 +10,6 @@ from agentfly.envs.gym import ToolEnv
 from agentfly.envs.textarena import (
     SINGLE_PLAYER,
     TWO_PLAYERS,
-    TextArenaEnvironment,
     textarena_agent,
     textarena_resource,
     textarena_tasks,
@@ -21,19 +20,17 @@ from agentfly.errors import ConfigError
 MOVES = ["[4]", "[0]", "[a b]", "[up]", "[8]", "rubbish", "[1 2 3 4]", "[0 1]", "[A C]", ""]
 
 
-def made(env_id: str) -> TextArenaEnvironment:
-    environment = textarena_resource(env_id).make()
-    assert isinstance(environment, TextArenaEnvironment)
-    return environment
+def made(env_id: str) -> Any:
+    return textarena_resource(env_id).make()
 
 
-async def episode(environment: TextArenaEnvironment, seed: int, actions: list[str]) -> list[Any]:
-    await environment.setup({"seed": seed})
+async def episode(environment: Any, seed: int, actions: list[str]) -> list[Any]:
+    await environment.setup(options={"seed": seed})
     seen: list[Any] = [await environment.observe()]
     for action in actions:
         random.random()  # what others draw meanwhile changes nothing
         seen.append(await environment.step(action))
-    seen.append(await environment.score())
+    seen.append(await environment.episode())
     await environment.reset()
     return seen
 

@@ -39,12 +39,14 @@ class RemoteRuntime:
         tree: its processes.
         link: the way to the program inside.
         disk: bytes of a file at most.
+        grace: seconds that a call may take beyond its own limit, before the sandbox counts as dead.
     """
 
-    def __init__(self, tree: Tree, link: Asking, disk: int) -> None:
+    def __init__(self, tree: Tree, link: Asking, disk: int, *, grace: float = _GRACE) -> None:
         self._tree = tree
         self._link = link
         self._disk = disk
+        self._grace = grace
         self._oom_kills = tree.oom_kills()
         self._python = asyncio.Lock()
 
@@ -150,7 +152,7 @@ class RemoteRuntime:
 
     async def _ask(self, operation: str, fields: Mapping[str, Value], limit: float, parse: Callable[[Frame], T]) -> T:
         try:
-            async with asyncio.timeout(limit + _GRACE):
+            async with asyncio.timeout(limit + self._grace):
                 answer = await self._link.ask(operation, fields)
             if "errno" not in answer:
                 return parse(answer)

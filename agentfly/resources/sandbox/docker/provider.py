@@ -15,7 +15,7 @@ from agentfly.resources.sandbox.docker.options import DockerOptions, parse_optio
 from agentfly.resources.sandbox.link import LinkClosed
 from agentfly.resources.sandbox.owners import is_dead, machine, this_process
 from agentfly.resources.sandbox.provider import Capability, Check
-from agentfly.resources.sandbox.relay.link import open_link
+from agentfly.resources.sandbox.relay.link import GRACE, open_link
 from agentfly.resources.sandbox.remote import RemoteRuntime
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -82,7 +82,7 @@ class DockerProvider:
             if isinstance(error, LinkClosed):
                 raise StartFailed(f"the container of {settings.image!r} ended while it was started") from None
             raise
-        return RemoteRuntime(held, link, settings.disk)
+        return RemoteRuntime(held, link, settings.disk, grace=GRACE)
 
     def checks(self) -> list[Check]:
         """See `Provider`."""

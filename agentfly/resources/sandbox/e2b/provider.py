@@ -15,7 +15,7 @@ from agentfly.resources.sandbox.e2b.options import E2bOptions, parse_options
 from agentfly.resources.sandbox.link import LinkClosed
 from agentfly.resources.sandbox.owners import is_dead, machine, this_process
 from agentfly.resources.sandbox.provider import Capability, Check
-from agentfly.resources.sandbox.relay.link import open_link
+from agentfly.resources.sandbox.relay.link import GRACE, open_link
 from agentfly.resources.sandbox.remote import RemoteRuntime
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -71,7 +71,7 @@ class E2bProvider:
             if isinstance(error, (LinkClosed, OSError)):
                 raise StartFailed("the sandbox of E2B ended while it was started") from None
             raise
-        return RemoteRuntime(held, link, settings.disk)
+        return RemoteRuntime(held, link, settings.disk, grace=GRACE)
 
     def checks(self) -> list[Check]:
         """See `Provider`."""

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 GONE = 7
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 _SLOW_READER = 10.0
 _MOST = 1 << 31
 _REMEMBERED = 8  # answers, for those who ask again
@@ -65,11 +65,12 @@ def ask(folder: str, request: str) -> int:
 def _connect(connection: socket.socket, path: str, starting: str) -> bool:
     deadline = time.monotonic() + _PATIENCE
     while True:
+        is_starting = os.path.exists(starting)  # before it is tried: what listens is starting no longer
         try:
             connection.connect(path)
             return True
         except OSError:
-            if not os.path.exists(starting) or time.monotonic() > deadline:
+            if not is_starting or time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
 

@@ -23,8 +23,9 @@ from agentfly.resources.sandbox.settings import SandboxSettings
 # A command's arguments may have 128 KiB in all.
 _MOST_ARGUMENT = 1 << 16
 _TRIES = 3
-# What a command may take beyond what it asks for: an interpreter that starts, a slow network.
-_GRACE = 60.0
+# Seconds that a command may take beyond what it asks for: an interpreter that starts, a slow service. What is slow
+# there is nobody's fault inside.
+GRACE = 60.0
 
 
 class Machine(Protocol):
@@ -122,7 +123,7 @@ async def open_link(machine: Machine, settings: SandboxSettings, *, workdir: str
     """
     folder = f"/tmp/.agentfly-{uuid4().hex[:12]}"
     made = f"mkdir -p {folder} {quote(workdir)} && touch {folder}/starting && command -v {quote(python)}"
-    code, said = await machine.execute(made, _GRACE)
+    code, said = await machine.execute(made, GRACE)
     if code != 0:
         raise StartFailed(f"the sandbox's image has no {python!r}, or {workdir!r} can't be made in it: {said.strip()}")
     files = {
@@ -137,11 +138,11 @@ async def open_link(machine: Machine, settings: SandboxSettings, *, workdir: str
     env = " ".join(quote(f"{name}={value}") for name, value in settings.env.items())
     started = f"cd {quote(workdir)} && (setsid env {env} {keep} > {folder}/log 2>&1 < /dev/null &)"
     link = CommandLink(machine, folder, python)
-    await machine.execute(started, _GRACE)
+    await machine.execute(started, GRACE)
     try:
         await link.ask("list", {"path": "."})
     except LinkClosed:
-        _, log = await machine.execute(f"cat {folder}/log", _GRACE)
+        _, log = await machine.execute(f"cat {folder}/log", GRACE)
         raise StartFailed(f"the program inside did not start: {log.strip()[-500:]}") from None
     return link
 

@@ -40,7 +40,7 @@ def job(output: Path, steps: int) -> af.TrainingJob:
     return af.TrainingJob(
         agent=agent,
         tasks=make_tasks(2048),
-        eval_tasks=make_tasks(192, held_out=True),
+        eval_tasks=make_tasks(96, held_out=True),
         model=ModelConfig(path=str(output / "model"), family=FAMILY),
         rollout=RolloutConfig(group_size=8, tasks_per_step=16, concurrency=128, max_tokens=48),
         optimizer=OptimizerConfig(lr=7e-4, schedule="cosine", warmup_steps=2, final_fraction=0.0),

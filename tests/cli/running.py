@@ -127,6 +127,13 @@ class Command:
         made = [*Path("/sys/fs/cgroup").rglob("agentfly-*"), *Path(tempfile.gettempdir()).glob("agentfly-*")]
         return [str(path) for path in made if not self._seen.isdisjoint(_numbers(path.name))]
 
+    def places_left(self, seconds: float = 10.0) -> list[str]:
+        """What is still there of the places when the time is over, or earlier when nothing is."""
+        deadline = time.monotonic() + seconds
+        while (left := self.places()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return left
+
     def left(self, seconds: float) -> dict[int, str]:
         """What still runs of it, sandboxes included, when the time is over; returns at once when nothing does."""
         return left_after(self.mark, seconds) | self.napping()

@@ -37,4 +37,4 @@ def test_nothing_is_left_however_a_run_ends(tmp_path: Path, raises: int, code: i
     if code:
         assert "the judge has gone home" in run.told
     assert run.left(2) == {}
-    assert run.places() == []
+    assert run.places_left() == []

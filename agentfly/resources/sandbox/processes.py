@@ -16,8 +16,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from agentfly.errors import StartFailed
-from agentfly.resources.sandbox.bubblewrap.cgroups import Group, GroupLimits, make_group
-from agentfly.resources.sandbox.bubblewrap.limiting import Cgroups, new_label
+from agentfly.resources.sandbox.bubblewrap.cgroups import Group, GroupLimits
+from agentfly.resources.sandbox.bubblewrap.limiting import Cgroups, new_group
 from agentfly.resources.sandbox.inside.frames import Value
 from agentfly.resources.sandbox.link import Link, LinkClosed
 from agentfly.resources.sandbox.owners import is_dead, this_process
@@ -185,7 +185,7 @@ def _spawn(settings: SandboxSettings, cgroups: Cgroups, launch: Launch) -> tuple
 def _group(settings: SandboxSettings, cgroups: Cgroups) -> Group | None:
     if not cgroups.places:
         return None
-    group = make_group(cgroups.places, new_label())
+    group = new_group(cgroups.places)
     try:
         processes = settings.max_processes + _OWN_PROCESSES
         group.limit(GroupLimits(settings.memory + _OWN_MEMORY, settings.cpus, processes))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentfly.errors import ConfigError, StartFailed
-from agentfly.resources.sandbox.bubblewrap.cgroups import Group, GroupLimits, make_group
+from agentfly.resources.sandbox.bubblewrap.cgroups import Group, GroupLimits
 from agentfly.resources.sandbox.bubblewrap.command import (
     ETC_FILES,
     PACKAGES,
@@ -22,7 +22,7 @@ from agentfly.resources.sandbox.bubblewrap.command import (
     bubblewrap_command,
     variables,
 )
-from agentfly.resources.sandbox.bubblewrap.limiting import Cgroups, new_label
+from agentfly.resources.sandbox.bubblewrap.limiting import Cgroups, new_group
 from agentfly.resources.sandbox.bubblewrap.machine import (
     bwrap_path,
     drop_to,
@@ -226,7 +226,7 @@ def _group(settings: SandboxSettings, cgroups: Cgroups) -> Group | None:
     memory = settings.memory + 2 * settings.disk + _OWN_MEMORY
     limits = GroupLimits(memory, settings.cpus, settings.max_processes + _OWN_PROCESSES)
     try:
-        group = make_group(cgroups.places, new_label())
+        group = new_group(cgroups.places)
     except OSError as error:
         raise StartFailed(f"a cgroup for the sandbox could not be made: {error}") from None
     try:

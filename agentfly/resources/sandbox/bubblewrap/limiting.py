@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
 
-from agentfly.resources.sandbox.bubblewrap.cgroups import Group
+from agentfly.resources.sandbox.bubblewrap.cgroups import Group, make_group
 from agentfly.resources.sandbox.bubblewrap.hierarchy import (
     LABEL,
     WANTED,
@@ -20,6 +21,7 @@ from agentfly.resources.sandbox.bubblewrap.hierarchy import (
     maker_of,
     start_time,
 )
+from agentfly.resources.sandbox.bubblewrap.janitor import leave_janitor
 
 _LIMIT_FILES = {
     "memory": ("memory.max", "memory.limit_in_bytes"),
@@ -73,6 +75,18 @@ def own_cgroups() -> Cgroups:
 def new_label() -> str:
     """A name for a group of this process."""
     return label_of(_process_namespace(), os.getpid(), start_time(Path("/proc/self/stat").read_text()), next(_serials))
+
+
+def new_group(places: Sequence[Hierarchy]) -> Group:
+    """A group of this process in each place; it is removed even when this process is killed.
+
+    Raises:
+        OSError: it can't be made; nothing is left of it then.
+    """
+    label = new_label()
+    maker = label.rpartition("-")[0]
+    leave_janitor(tuple(f"{place.folder}/{maker}" for place in places))
+    return make_group(places, label)
 
 
 def sweep(folder: Path) -> None:

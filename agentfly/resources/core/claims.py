@@ -102,7 +102,8 @@ class ClaimLedger:
         asked = 1 + holder.covered.get(request.pool, 0)
         if holder.waiting:
             asked += list(holder.waiting.values()).count(request.pool)
-        self._claim(holder, request.pool, asked)
+        if asked > holder.claims.get(request.pool, 0):
+            self._claim(holder, request.pool, asked)
         if not holder.simple:
             self._reclass(holder)
         holder.waiting[request.ticket] = request.pool
@@ -126,9 +127,9 @@ class ClaimLedger:
         if not request.holder:
             return
         holder = self._known(request)
-        _add(holder.covered, request.pool, 1)
+        holder.covered[request.pool] = holder.covered.get(request.pool, 0) + 1
         if unit:
-            _add(holder.held, request.pool, 1)
+            holder.held[request.pool] = holder.held.get(request.pool, 0) + 1
         if not holder.simple:
             self._reclass(holder)
 

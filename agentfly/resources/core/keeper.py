@@ -91,7 +91,7 @@ class HostKeeper:
         actions = self._clean(host, index, now, given_back=given_back)
         if self.limits.shared and self.limits.max_uses is not None and host.served >= self.limits.max_uses:
             self.fleet.retire(host)
-        return actions + self._rest(host, now)
+        return actions if host.busy else actions + self._rest(host, now)
 
     def slot_reset(self, host: Host, index: int, ok: bool, reason: str, now: float) -> tuple[list[Action], bool]:
         """A reset or a renewal has ended; returns also whether to give up starting for now."""
@@ -101,7 +101,7 @@ class HostKeeper:
             if slot.renewing:
                 slot.uses, slot.born, slot.renewing = 0, now, False
             self.fleet.move(host, index, SlotState.IDLE)
-            return self._rest(host, now), False
+            return [] if host.busy else self._rest(host, now), False
         if not slot.renewing:
             slot.renewing = True
             return [ResetSlot(self._key, host.id, index, slot.epoch, renew=True)], False

@@ -105,7 +105,7 @@ class Pool:
         assert host is not None, "the leases of a lost host are void"
         host.tickets.discard(ticket)
         ended = self._ended(held, now, how)
-        if not self._last_of_share(held):
+        if held.request.share and not self._last_of_share(held):
             return [ended]
         self._claims.gave(held.request, unit=True)
         self._history.hold.add(now - held.since)
@@ -125,7 +125,7 @@ class Pool:
         if self.recovering:
             return []
         actions: list[Action] = []
-        while self._has_room and self._queue and (waiter := self._next()) is not None:
+        while self._fleet.rooms and self._has_room and self._queue and (waiter := self._next()) is not None:
             actions += self._grant(waiter, now)
         if self._fleet.live_size < self._keeper.limits.max_size:
             actions += self._keeper.grow(len(self._queue), self._oldest_wait, now)

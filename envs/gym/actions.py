@@ -49,7 +49,7 @@ class StructuredActions:
     def __init__(self, agent: Agent, max_length: int) -> None:
         self._names = [tool.name for tool in agent.tools]
         self._arguments = {tool.name: arguments_of(tool) for tool in agent.tools}
-        choices = {
+        choices: dict[str, Space[Any]] = {
             name: spaces.Dict({key: argument.space for key, argument in arguments.items()})
             for name, arguments in self._arguments.items()
             if arguments

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agentfly.envs.catalogue import CATALOGUE
 from gymnasium.envs.registration import register, registry
 
@@ -14,7 +16,7 @@ _VECTOR = "agentfly.envs.gym.vector_env:ToolVectorEnv"
 
 def _register_all() -> None:
     """`agentfly/Tools-v0`, whose tools are given, and one for each environment that comes with tasks."""
-    known = {"agentfly/Tools-v0": {}} | {
+    known: dict[str, dict[str, Any]] = {"agentfly/Tools-v0": {}} | {
         f"agentfly/{each.gym_name}-v0": {"agent_or_tools": each.agent, "tasks": each.tasks}
         for each in CATALOGUE
         if each.agent is not None and each.tasks is not None

@@ -84,7 +84,7 @@ class ToolEnv(gym.Env[str, Any]):
         observation = self._setting.observations.fit(done.observation)
         return observation, done.reward, done.terminated, done.truncated, dict(done.info)
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         if self.render_mode != "ansi":
             return None
         return "\n".join(f"[{message['role']}] {_shown(message)}" for message in self._episode.messages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ class ToolVectorEnv(VectorEnv[tuple[str, ...], Any, Any]):
         self._stage = Stage(pools)
         self._episodes = self._stage.run(self._open(num_envs))
 
-    def reset(  # type: ignore[override]
+    def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
         seeds = [seed + index for index in range(self.num_envs)] if isinstance(seed, int) else seed
@@ -116,10 +116,10 @@ class ToolVectorEnv(VectorEnv[tuple[str, ...], Any, Any]):
         )
 
 
-async def _side_by_side(work: Sequence[Any]) -> list[Transition]:
+async def _side_by_side(work: Sequence[Coroutine[Any, Any, Transition]]) -> list[Transition]:
     """All results; a failure is raised when all have ended, so that none is left half done."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    return list(results)
+    return [result for result in results if isinstance(result, Transition)]

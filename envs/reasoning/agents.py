@@ -31,10 +31,7 @@ def reasoning_agent(
 
     async def reasoned(final_response: str, task: Task, ctx: Context) -> float:
         scorer = await ctx.acquire(pool, scope="global")
-        row = {name: task[name] for name in _FIELDS}
-        # Plain methods of a resource run in a thread and are awaited by its callers.
-        score: Any = scorer.score(find_answer(final_response), **row)
-        return float(await score)
+        return await scorer.score(find_answer(final_response), **{name: task[name] for name in _FIELDS})
 
     return Agent(
         tools=tools, reward=NeedsFields(reward(timeout=60)(reasoned), _FIELDS), system=SYSTEM, max_turns=max_turns

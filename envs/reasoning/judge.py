@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Mapping
 from functools import lru_cache
@@ -33,8 +34,11 @@ class ReasoningJudge(Resource):
         with self._turn:
             return dict(self._dataset(dataset, seed, _frozen(config))[index])
 
-    def score(self, answer: str, dataset: str, seed: int, index: int, config: Mapping[str, Any]) -> float:
+    async def score(self, answer: str, dataset: str, seed: int, index: int, config: Mapping[str, Any]) -> float:
         """The task's own score of an answer, from 0 to 1; an answer that its rule chokes on gets 0."""
+        return await asyncio.to_thread(self._score, answer, dataset, seed, index, config)
+
+    def _score(self, answer: str, dataset: str, seed: int, index: int, config: Mapping[str, Any]) -> float:
         with self._turn:
             made = self._dataset(dataset, seed, _frozen(config))
             entry = made[index]

@@ -54,8 +54,11 @@ class SearchIndex(Resource):
         """
         await asyncio.to_thread(self._build)
 
-    def search(self, query: str, limit: int = 3) -> list[Hit]:
+    async def search(self, query: str, limit: int = 3) -> list[Hit]:
         """The best passages for a query of plain words; none for a query without any."""
+        return await asyncio.to_thread(self._find, query, limit)
+
+    def _find(self, query: str, limit: int) -> list[Hit]:
         terms = self._terms(query)
         if not terms:
             return []

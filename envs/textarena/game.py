@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agentfly.envs.episodes import Game, Step
 
 _CHOICE: Final = re.compile(r"'(\[[^\]']+\])'")
 _MOST_TURNS_OF_OTHERS = 50
 
+T = TypeVar("T")
 # What the opponent sees, and its generator -> its action.
 Opponent = Callable[[str, random.Random], str]
 
@@ -19,7 +20,7 @@ Opponent = Callable[[str, random.Random], str]
 def any_listed(observation: str, rng: random.Random) -> str:
     """One of the moves that the game lists last, by chance."""
     line = next((line for line in reversed(observation.splitlines()) if _CHOICE.search(line)), "")
-    return rng.choice(_CHOICE.findall(line) or ["[pass]"])
+    return str(rng.choice(_CHOICE.findall(line) or ["[pass]"]))
 
 
 class TextArenaGame(Game):
@@ -76,7 +77,7 @@ class TextArenaGame(Game):
         _, observation = self._env.get_observation()
         return _text(observation)
 
-    def _with_own_draws(self, work: Callable[[], Any]) -> Any:
+    def _with_own_draws(self, work: Callable[[], T]) -> T:
         others = random.getstate()
         random.setstate(self._drawn)
         try:

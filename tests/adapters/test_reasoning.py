@@ -39,7 +39,7 @@ def test_what_a_generator_can_not_do_is_said() -> None:
         reasoning_tasks("leg_counting", 1, config={"min_animals": -1})
 
 
-def test_rubbish_is_worth_nothing() -> None:
+async def test_rubbish_is_worth_nothing() -> None:
     judge = ReasoningJudge()
     for answer in ("", "\x00", "[" * 1000, "9" * 10_000):
-        assert judge.score(answer, "leg_counting", 0, 0, {}) < 1.0
+        assert await judge.score(answer, "leg_counting", 0, 0, {}) < 1.0

@@ -31,7 +31,7 @@ def _agent_or_place(value: object) -> object:
 def _tasks_or_place(value: object) -> object:
     if isinstance(value, str) or (isinstance(value, list) and all(isinstance(task, Task) for task in value)):
         return value
-    raise ValueError("must be the name of a JSON, JSONL or Parquet file")
+    raise ValueError("must be the name of a JSON, JSONL or Parquet file, or module:function")
 
 
 # Checked here, since pydantic would tell of a union once for each member.
@@ -184,7 +184,7 @@ class TrainingJob(_Part):
 
     Attributes:
         agent: an `Agent`, or where one is: `module:attribute` or `file.py:attribute`.
-        tasks: to train on: a list, or a JSON, JSONL or Parquet file.
+        tasks: to train on: a list, a JSON, JSONL or Parquet file, or a `module:function` that makes them.
         eval_tasks: held out; evaluated before the first step, after the last, and every `eval_every`.
         output: folder for checkpoints, trajectories and metrics.
         loggers: where metrics go: `console`, `jsonl`, `tensorboard`.

@@ -13,7 +13,7 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
     RAY_AUTH_MODE="disabled",
     RAY_USAGE_STATS_ENABLED="0",
-    RAY_raylet_start_wait_time_s="120",
+    RAY_raylet_start_wait_time_s="300",
 )
 os.environ.pop("RAY_ADDRESS", None)
 sys.path.insert(0, str(Path(__file__).parent))

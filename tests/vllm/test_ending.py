@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
+import psutil
 import pytest
+from assets import options
 
-from agentfly.errors import ModelError
+from agentfly.errors import ModelError, ResourceDied
 from agentfly.models.engine import Sampling
 from agentfly.models.vllm.engine import VllmEngine
 
@@ -79,3 +81,20 @@ async def test_what_needs_options_says_so(engine: VllmEngine) -> None:
 async def test_an_engine_that_is_not_started_says_so() -> None:
     with pytest.raises(ModelError, match="isn't running"):
         await VllmEngine("nowhere").generate([1], Sampling())
+
+
+async def test_when_vllm_dies_no_call_is_to_blame(untied: str) -> None:
+    engine = VllmEngine(untied, **options())
+    await engine.start()
+    assert await engine.healthy()
+    call = asyncio.create_task(engine.generate(PROMPT, LONG))
+    async with aclosing(engine.stream(PROMPT, LONG)) as pieces:  # type: ignore[type-var]
+        async for _ in pieces:
+            break  # both are in the batch by now
+        for process in psutil.Process().children(recursive=True):
+            if process.name().startswith("VLLM::"):
+                process.kill()
+        with pytest.raises(ResourceDied, match="have ended"):
+            await call
+    assert not await engine.healthy()
+    await engine.stop()

@@ -63,7 +63,8 @@ async def test_it_stops_with_a_stop_token_and_by_nothing_else(engine: VllmEngine
     assert list(stopped.ids) == list(free.ids[: first + 1])
     assert (stopped.finish_reason, stopped.stop) == ("stop", None)
     end = AutoTokenizer.from_pretrained(tied).eos_token_id
-    ended = [await engine.generate(PROMPT, Sampling(max_tokens=400, seed=seed)) for seed in range(8)]
+    calls = [engine.generate(PROMPT, Sampling(max_tokens=400, seed=seed)) for seed in range(8)]
+    ended = await asyncio.gather(*calls)
     assert any(end in completion.ids[:-1] for completion in ended)  # the model's own end isn't the call's
 
 

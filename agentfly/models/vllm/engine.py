@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from agentfly.errors import ModelError, first_line
+from agentfly.errors import ModelError, ResourceDied, first_line
 from agentfly.models.engine import Completion, EngineInfo, Piece, Sampling
 from agentfly.models.vllm.launch import launch
 from agentfly.models.vllm.options import VllmOptions
@@ -292,6 +292,8 @@ class VllmEngine(Resource):
                         self._count(len(tokens), output.num_cached_tokens or 0)
                     yield output
         except Exception as error:
+            if llm.errored:  # no fault of the call: its rollout starts over on another engine
+                raise ResourceDied(f"vLLM's processes have ended: {first_line(error)}") from error
             raise ModelError(f"vLLM failed: {first_line(error.__cause__ or error)}") from error
         finally:
             self._running -= 1

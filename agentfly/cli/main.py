@@ -148,6 +148,40 @@ def envs(
 
 
 @app.command()
+def serve(
+    path: Annotated[Path, typer.Argument(help="The model, a Hugging Face folder.", show_default=False)],
+    engine: Annotated[str, typer.Option(help="The engine that runs it.")] = "transformers",
+    family: Annotated[str | None, typer.Option(help="Of its chat format; found out otherwise.")] = None,
+    name: Annotated[str | None, typer.Option(help="What clients call it; the folder's name otherwise.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
+    keys_env: Annotated[str, typer.Option(help="Variable with the keys, commas between them.")] = "AGENTFLY_API_KEYS",
+    replicas: Annotated[int, typer.Option(min=1, help="Engines at least.")] = 1,
+    max_replicas: Annotated[int | None, typer.Option(min=1, help="Engines at most, by what waits.")] = None,
+    max_concurrency: Annotated[int, typer.Option(min=1, help="Calls at once on an engine.")] = 256,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Calls that may wait; the next gets 429.")] = 1000,
+    http_replicas: Annotated[int, typer.Option(min=1, help="Processes that speak HTTP.")] = 1,
+    num_gpus: Annotated[float, typer.Option(min=0, help="GPUs of an engine.")] = 0.0,
+) -> None:
+    """Serve a model to OpenAI's and Anthropic's clients, on Ray Serve."""
+    from agentfly.cli.serve import run_serve
+    from agentfly.models.spec import ModelSpec
+
+    model = ModelSpec(
+        engine=engine,
+        path=str(path.resolve()),
+        family=family,
+        replicas=replicas,
+        max_replicas=max_replicas,
+        max_concurrency=max_concurrency,
+        max_waiting=max_waiting,
+        num_gpus=num_gpus,
+        idle_ttl=300.0 if max_replicas else None,
+    )
+    run_serve(model, name=name, host=host, port=port, keys_env=keys_env, http_replicas=http_replicas)
+
+
+@app.command()
 def doctor() -> None:
     """Say what this machine has, and what each extra lacks."""
     from agentfly.cli.doctor import run_doctor

@@ -26,6 +26,8 @@ class ModelSpec(ResourceSpec[Any]):
         options: of the engine; see its class.
         max_concurrency: calls in progress on one engine; the permits of its host.
         replicas: engines, each in a host of its own.
+        max_replicas: engines that the pool may grow to while calls wait; None keeps `replicas`. Give `idle_ttl` too
+            for those that run empty to be given back.
 
     Raises:
         ConfigError: no such engine, options that it hasn't, or numbers below 1.
@@ -47,11 +49,15 @@ class ModelSpec(ResourceSpec[Any]):
     options: Mapping[str, Any] = field(default_factory=dict)
     max_concurrency: int = 256
     replicas: int = 1
+    max_replicas: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_concurrency", "replicas"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"model {self.name or self.engine!r}: {name} is {getattr(self, name)}, at least 1")
+        most = self.replicas if self.max_replicas is None else self.max_replicas
+        if most < self.replicas:
+            raise ConfigError(f"model {self.name or self.engine!r}: max_replicas is {most}, below its replicas")
         resource = engine_class(self.engine)
         derived = {
             "resource": resource,
@@ -59,7 +65,7 @@ class ModelSpec(ResourceSpec[Any]):
             "name": self.name or f"model-{self.engine}",
             "slots": self.max_concurrency,
             "min_size": self.max_concurrency * self.replicas,
-            "max_size": self.max_concurrency * self.replicas,
+            "max_size": self.max_concurrency * most,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)

@@ -34,6 +34,7 @@ class ChatRequest:
 
     Attributes:
         messages: the conversation so far; tools: function schemas in OpenAI form.
+        prompt: of a text completion, which has no messages.
         max_tokens, temperature, top_p, seed: None where the call doesn't say.
         stop: texts that end the completion.
         stream: the answer is wanted as events.
@@ -44,6 +45,7 @@ class ChatRequest:
     model: str
     messages: list[Message]
     tools: list[dict[str, Any]] = field(default_factory=list)
+    prompt: str | tuple[int, ...] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None

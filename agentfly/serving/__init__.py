@@ -1,0 +1,1 @@
+"""A pool of engines as an OpenAI-compatible endpoint, on Ray Serve."""

@@ -32,9 +32,12 @@ class RayHead:
 
     def submit(self, folder: Path, entrypoint: str, *options: str) -> subprocess.CompletedProcess[str]:
         """Submit a folder and wait for the job's end; its logs are in the result's stdout."""
-        command = [self.bin / "ray", "job", "submit", "--address", self.address, "--working-dir", folder, *options]
+        return self.job("submit", "--working-dir", str(folder), *options, "--", "bash", "-c", entrypoint)
+
+    def job(self, what: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`ray job ...`, to its end."""
         return subprocess.run(
-            [*command, "--", "bash", "-c", entrypoint],
+            [self.bin / "ray", "job", what, "--address", self.address, *arguments],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

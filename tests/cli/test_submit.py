@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
+from collections.abc import Collection
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from cli.ray_head import ray_head
+from cli.running import write_job
+from processes import left_after, marked
 
 from agentfly.rollout.storage import read_jsonl
 
@@ -56,6 +62,39 @@ def test_a_cluster_without_agentfly_installs_the_wheel_that_comes_along(folder: 
     assert done.returncode == 0, done.stdout
     assert re.search(r"^/.*/runtime_resources/.*/agentfly/__init__.py", done.stdout, re.MULTILINE), done.stdout
     assert "done after 1 steps" in done.stdout
+
+
+def test_a_job_that_is_stopped_leaves_nothing_on_the_cluster(tmp_path: Path) -> None:
+    folder, mark, nap = tmp_path / "job", f"agentfly-stop-{uuid4().hex}", f"3599.{uuid4().int % 10**12}"
+    write_job(folder)
+    (tmp_path / "hold").touch()
+    variables = {"AGENTFLY_RUN_MARK": mark, "HOLD": str(tmp_path / "hold"), "NAP": nap}
+    with ray_head(PYTHON.parent) as head:
+        options = ("--no-wait", "--submission-id", "held", "--runtime-env-json", json.dumps({"env_vars": variables}))
+        begun = head.submit(folder, f"agentfly train job.yaml output={tmp_path / 'out'}", *options)
+        assert begun.returncode == 0, begun.stdout
+        deadline = time.monotonic() + 240
+        while not any(command.startswith("sleep") for command in marked(nap, where="cmdline").values()):
+            assert time.monotonic() < deadline, head.job("logs", "held").stdout
+            time.sleep(0.1)
+        its = marked(mark)
+        assert any("ResourceHost" in command for command in its.values()), "its hosts are found by the mark"
+        stopped = head.job("stop", "held")
+        assert stopped.returncode == 0, stopped.stdout
+        assert left_after(mark, 60) == {}
+        assert marked(nap, where="cmdline") == {}
+        deadline = time.monotonic() + 10
+        while groups := groups_of(its):
+            assert time.monotonic() < deadline, groups
+            time.sleep(0.1)
+        assert "Job 'held' was stopped" in head.job("status", "held").stdout
+        assert head.submit(folder, "true").returncode == 0, "the cluster lives on"
+
+
+def groups_of(makers: Collection[int]) -> list[str]:
+    """Cgroups that processes have made."""
+    found = [path.name for path in Path("/sys/fs/cgroup").rglob("agentfly-*")]
+    return [name for name in found if int(name.split("-")[2]) in makers]
 
 
 def build_wheel(source: Path, target: Path) -> None:

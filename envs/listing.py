@@ -72,5 +72,14 @@ ADAPTERS: Final = (
     Entry("minigrid", "MiniGrid and BabyAI in words", "60 MB", "Apache-2.0", ("gymnasium", "minigrid"), "minigrid"),
     Entry("textarena", "games of TextArena", "60 MB", "MIT", ("textarena",), "textarena"),
     Entry("reasoning", "104 generators of reasoning-gym", "100 MB", "Apache-2.0", ("reasoning_gym",), "reasoning"),
+    Entry(
+        "scienceworld",
+        "30 kinds of experiments in a simulator",
+        "9 MB",
+        "Apache-2.0",
+        ("scienceworld",),
+        "scienceworld",
+        ("java",),
+    ),
     Entry("mcp", "tools of any MCP server, stdio or HTTP", "small", "MIT", ("mcp",), "mcp"),
 )

@@ -81,7 +81,7 @@ class AnthropicEmitter:
         self._opened = False
 
     def begin(self) -> str:
-        message = {
+        message: dict[str, Any] = {
             "id": self._id,
             "type": "message",
             "role": "assistant",

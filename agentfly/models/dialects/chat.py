@@ -127,7 +127,7 @@ def _written(message: Message) -> dict[str, Any]:
     written: dict[str, Any] = {"role": "assistant", "content": message["content"]}
     for name in ("reasoning_content", "tool_calls"):
         if message.get(name):
-            written[name] = message[name]  # type: ignore[literal-required]
+            written[name] = message[name]
     if "tool_calls" in written and not message["content"]:
         written["content"] = None
     return written

@@ -24,6 +24,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # two jobs after each other, on a machine that may be busy
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     folder = tmp_path / "example"

@@ -318,7 +318,8 @@ class Controller:
             _kill(-1)
         else:
             self._interpreter.signal(signals.SIGKILL)
-            for job in (*self._commands.values(), *self._processes.running()):
+            ending: list[Job | Process] = [*self._commands.values(), *self._processes.running()]
+            for job in ending:
                 job.end("killed", "ended")
 
     def _make_room(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112 - a busy machine takes its time
+os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"
 os.environ.pop("RAY_ADDRESS", None)
 
 import pytest

@@ -29,6 +29,8 @@ def run_serve(model: ModelSpec, *, name: str | None, host: str, port: int, keys_
         raise ConfigError(f"{host} is open to others: put keys, with commas between them, into the variable {keys_env}")
     options = ServeOptions(name or Path(model.path).name, host, port, keys, http_replicas)
     console = Console()
+    # Serve kills a proxy that isn't up within five seconds, which a busy machine needs longer for.
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
 
     async def run() -> None:
         async with resource_session("serve") as manager, serving(model, manager, options) as url:

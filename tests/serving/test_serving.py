@@ -116,8 +116,7 @@ async def test_a_full_pool_says_when_to_come_back_and_who_leaves_makes_room(fold
         headers = {"Authorization": "Bearer secret"}
 
         async def running() -> float:
-            (stats,) = await pool.broadcast(spec, "stats")
-            return float(stats["running"])
+            return float(sum(stats["running"] for stats in await pool.broadcast(spec, "stats")))
 
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             body = {"model": "tiny", "messages": HELLO}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ class FakeLease:
         self.lost = False
         self.released = 0
 
-    def seen_by(self, faults: FaultSink) -> Any:
+    def seen_by(self, faults: FaultSink, waits: AbstractContextManager[Any] | None = None) -> Any:
         return View(self, faults)
 
     def release(self) -> None:

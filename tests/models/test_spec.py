@@ -70,7 +70,7 @@ def test_an_installed_engine_is_found_by_its_entry_point(monkeypatch: pytest.Mon
     point = EntryPoint("echo", HERE, engines.ENTRY_POINT_GROUP)
     monkeypatch.setattr(engines, "entry_points", lambda group: [point] if group == engines.ENTRY_POINT_GROUP else [])
     assert ModelSpec(engine="echo").resource is Echo
-    assert engines.engine_names() == ["echo", "openai", "scripted", "transformers"]
+    assert engines.engine_names() == ["echo", "openai", "scripted", "transformers", "vllm"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from agentfly.resources.sandbox import SandboxSpec
     [
         ({"memory": "lots"}, "memory is 'lots'.*such as 512MiB"),
         ({"disk": "0MiB"}, "disk is '0MiB'"),
-        ({"provider": "hope"}, "no sandbox provider 'hope'; there are: bubblewrap, process"),
+        ({"provider": "hope"}, "no sandbox provider 'hope'; there are: bubblewrap, docker, e2b, process, sandlock"),
         ({"max_processes": 0}, "max_processes is 0"),
         ({"cpus": -1.0}, "cpus is -1.0"),
         ({"mounts": {"/proc": "/usr"}}, "nothing can be shown at '/proc'"),

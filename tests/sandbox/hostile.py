@@ -108,6 +108,13 @@ except OSError as error:
 
 FORK_BOMB = "import os\nfor _ in range(10000):\n    try: os.fork()\n    except OSError: pass"
 FILL_MEMORY = "import time\nkept = []\nfor _ in range(100): kept.append(b'x' * (1 << 24))\ntime.sleep(60)"
+MANY_SHARED = "n = 0\nwhile True:\n    open(f'/dev/shm/{n}', 'w').close(); n += 1"
+TIMERS = """
+import ctypes
+rt, timer, n = ctypes.CDLL("librt.so.1"), ctypes.c_void_p(), 0
+while n < MOST and rt.timer_create(0, None, ctypes.byref(timer)) == 0: n += 1
+n
+"""
 MANY_FILLERS = "for i in 1 2 3 4; do python3 -c \"import time; x = b'x' * (90 << 20); time.sleep(2)\" & done; wait"
 
 
@@ -144,6 +151,21 @@ async def many_files(box: Sandbox) -> bool:
     result = await box.run_python("n = 0\nwhile True:\n    open(f'/tmp/{n}', 'w').close(); n += 1", timeout=15)
     counted = await box.run("ls /tmp | wc -l; rm -r /tmp/*; echo works")
     return result.status == "killed" and "too many files" in str(result) and counted.stdout.endswith("works\n")
+
+
+async def many_files_in_shared_memory(box: Sandbox) -> bool:
+    result = await box.run_python(MANY_SHARED, timeout=15)
+    return result.status == "killed" and "too many files" in str(result)
+
+
+async def timers_of_all(box: Sandbox) -> bool:
+    """What the kernel counts for the user outside, who is the same for all sandboxes."""
+    other = Sandbox(**SPEC.args)
+    await other.start()
+    await box.run_python(TIMERS.replace("MOST", "1000000"))
+    result = await other.run_python(TIMERS.replace("MOST", "5"))
+    await other.stop()
+    return result.value == "5"
 
 
 async def a_gigabyte_of_output(box: Sandbox) -> bool:
@@ -222,6 +244,8 @@ DISTURBING: list[Callable[[Sandbox], Awaitable[bool]]] = [
     memory_of_many,
     memory_shared,
     many_files,
+    many_files_in_shared_memory,
+    timers_of_all,
     a_gigabyte_of_output,
     endless_output,
     not_utf8,

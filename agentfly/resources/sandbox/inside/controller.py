@@ -44,7 +44,8 @@ class Controller:
         self._packages = [os.fsdecode(path) for path in settings["packages"].split(b"\0") if path]
         folders = tuple(os.fsdecode(path) for path in settings["folders"].split(b"\0"))
         self._files = Files(folders[0], folders[1:])
-        self._watch = Watch(int(settings["watch_memory"]), int(settings["max_files"]), folders)
+        watched = (*folders, "/dev/shm")  # a file takes memory of the kernel there too, however small it is
+        self._watch = Watch(int(settings["watch_memory"]), int(settings["max_files"]), watched)
         self._is_init = os.getpid() == 1
         self._loop = Loop()
         self._commands: dict[bytes, CommandJob] = {}

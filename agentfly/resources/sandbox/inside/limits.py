@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OPEN_FILES = 1024
+_PENDING_SIGNALS = 1024  # and timers
 
 
 class Limits:
@@ -29,6 +30,9 @@ class Limits:
             (resource.RLIMIT_NPROC, processes),
             (resource.RLIMIT_FSIZE, file_size),
             (resource.RLIMIT_NOFILE, _OPEN_FILES),
+            # Sandboxes run under one user outside, whose signals the kernel counts together: none may use them up.
+            # Where a sandbox's processes aren't counted apart, this would count those of others.
+            (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS if processes else 0),
         ]
 
     def apply(self) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from typing import Any
 
 from agentfly.agent import Agent, reward
@@ -39,41 +40,50 @@ def silent_agent() -> Agent:
     return Agent(reward=nothing, max_turns=1)
 
 
-async def own_rates(path: str, prompts: list[list[int]], sampling: Sampling, rounds: int, options: Any) -> list[float]:
-    """vLLM called directly."""
-    engine = VllmEngine(path, **options)
-    await engine.start()
-    llm = engine._llm
-    assert llm is not None
+async def direct(llm: Any, prompts: list[list[int]], sampling: Sampling, turn: int) -> float:
+    """Tokens a second of vLLM called directly."""
 
-    async def one(identity: str, prompt: list[int]) -> int:
+    async def one(index: int, prompt: list[int]) -> int:
         count = 0
-        params = sampling_params(sampling, streamed=False)
-        async for output in llm.generate({"prompt_token_ids": prompt}, params, identity):
+        # A seed for each, as rollouts have: vLLM then draws row by row.
+        params = sampling_params(replace(sampling, seed=index), streamed=False)
+        async for output in llm.generate({"prompt_token_ids": prompt}, params, f"{turn}-{index}"):
             count = len(output.outputs[0].token_ids)
         return count
 
-    rates = []
-    for turn in range(rounds + 1):
-        started = time.perf_counter()
-        counts = await asyncio.gather(*(one(f"{turn}-{index}", prompt) for index, prompt in enumerate(prompts)))
-        rates.append(sum(counts) / (time.perf_counter() - started))
-    await engine.stop()
-    return rates[1:]
+    started = time.perf_counter()
+    counts = await asyncio.gather(*(one(index, prompt) for index, prompt in enumerate(prompts)))
+    return sum(counts) / (time.perf_counter() - started)
 
 
-async def rollout_rates(model: ModelSpec, tasks: list[Task], sampling: Sampling, rounds: int) -> list[float]:
-    """Rollouts through a pool."""
-    rates = []
-    options = RolloutOptions(sampling=sampling, concurrency=len(tasks), timeout=None)
-    async with resource_session() as manager, RolloutRunner(silent_agent(), model, options, manager=manager) as runner:
-        for turn in range(rounds + 1):
-            started = time.perf_counter()
-            requests = [GroupRequest(f"{turn}-{task.id}", task, 1, turn) for task in tasks]
-            groups = [group async for group in runner.run(requests)]
-            tokens = sum(int(s.mask.sum()) for group in groups for t in group for s in t.segments)
-            rates.append(tokens / (time.perf_counter() - started))
-    return rates[1:]
+async def through_rollouts(runner: RolloutRunner, tasks: list[Task], turn: int) -> float:
+    """Tokens a second of rollouts through a pool."""
+    started = time.perf_counter()
+    requests = [GroupRequest(f"{turn}-{task.id}", task, 1, turn) for task in tasks]
+    groups = [group async for group in runner.run(requests)]
+    tokens = sum(int(s.mask.sum()) for group in groups for t in group for s in t.segments)
+    return tokens / (time.perf_counter() - started)
+
+
+async def measure(
+    model: ModelSpec, tasks: list[Task], prompts: list[list[int]], sampling: Sampling, rounds: int
+) -> tuple[list[float], list[float]]:
+    """Both in turn, so that other work on the machine weighs on both; the first round warms up."""
+    engine = VllmEngine(model.path, **model.options)
+    await engine.start()
+    options = RolloutOptions(sampling=Sampling(max_tokens=sampling.max_tokens), concurrency=len(tasks), timeout=None)
+    own, ours = [], []
+    try:
+        async with (
+            resource_session() as manager,
+            RolloutRunner(silent_agent(), model, options, manager=manager) as runner,
+        ):
+            for turn in range(rounds + 1):
+                own.append(await direct(engine._engine(), prompts, sampling, turn))
+                ours.append(await through_rollouts(runner, tasks, turn))
+    finally:
+        await engine.stop()
+    return own[1:], ours[1:]
 
 
 def main() -> None:
@@ -88,7 +98,6 @@ def main() -> None:
     options = {"dtype": "auto", "max_running": max(32, arguments.sequences), "cpu_cache_gib": 1}
     if not arguments.gpus:
         options |= {"dtype": "float32", "threads": 1}
-    sampling = Sampling(max_tokens=arguments.tokens)
     with tempfile.TemporaryDirectory() as folder:
         build_tokenizer([CHAT_TEMPLATE] * 4, 400, folder)
         heads = max(2, arguments.hidden // 64)
@@ -98,8 +107,7 @@ def main() -> None:
         chat = load_format(model, [])
         prompts = [list(chat.render([{"role": "user", "content": task.fields["prompt"]}], [])) for task in tasks]
         stopping = Sampling(max_tokens=arguments.tokens, stop_token_ids=tuple(chat.stop_token_ids))
-        own = asyncio.run(own_rates(folder, prompts, stopping, arguments.rounds, options))
-        ours = asyncio.run(rollout_rates(model, tasks, sampling, arguments.rounds))
+        own, ours = asyncio.run(measure(model, tasks, prompts, stopping, arguments.rounds))
     first, second = statistics.median(own), statistics.median(ours)
     print(f"vLLM itself      {first:9.0f} tokens/s")
     print(f"through rollouts {second:9.0f} tokens/s, {second / first:.2f} of it (wanted: 0.95)")

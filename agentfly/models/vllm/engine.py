@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _ADAPTER = 1  # vLLM numbers adapters; there is one
 
+# Seconds for vLLM's processes to end by themselves; those that are killed leave their shared memory behind.
+_STOPPING = 20.0
+
 
 class VllmEngine(Resource):
     """A model served by vLLM, on GPUs or, with vLLM's build for them, on CPUs.
@@ -131,7 +134,7 @@ class VllmEngine(Resource):
         """End vLLM's processes; unfinished calls fail with `ModelError`."""
         if self._llm is not None:
             llm, self._llm = self._llm, None
-            await asyncio.to_thread(llm.shutdown)
+            await asyncio.to_thread(llm.shutdown, _STOPPING)
 
     async def healthy(self) -> bool:
         """Whether vLLM's processes live and hold weights that are whole."""

@@ -181,24 +181,15 @@ class TokenConversation:
         return replace(turn, finish_reason=completion.finish_reason, truncated=cut)
 
 
-class ChatConversation:
-    """A conversation with an engine that speaks messages: there are no tokens, so nothing to train on.
+class MessageConversation:
+    """What conversations have in common that are kept in messages: there are no tokens, so nothing to train on.
 
     Args:
-        engine: messages in, a message out.
         messages: the opening.
-        tools: function schemas in OpenAI form.
-        session: names the conversation to the engine.
     """
 
-    def __init__(
-        self, engine: ChatEngine, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, session: str
-    ) -> None:
+    def __init__(self, messages: Sequence[Message]) -> None:
         self.messages: list[Message] = list(messages)
-        self._engine = engine
-        self._tools = tools
-        self._session = session
-        self._turns = 0
 
     @property
     def max_context(self) -> None:
@@ -216,6 +207,26 @@ class ChatConversation:
 
     def drift(self) -> None:
         return None
+
+
+class ChatConversation(MessageConversation):
+    """A conversation with an engine that speaks messages.
+
+    Args:
+        engine: messages in, a message out.
+        messages: the opening.
+        tools: function schemas in OpenAI form.
+        session: names the conversation to the engine.
+    """
+
+    def __init__(
+        self, engine: ChatEngine, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, session: str
+    ) -> None:
+        super().__init__(messages)
+        self._engine = engine
+        self._tools = tools
+        self._session = session
+        self._turns = 0
 
     async def next(self, sampling: Sampling) -> AssistantTurn:
         answer = await self._engine.chat(self.messages, self._tools, sampling, session=self._session)

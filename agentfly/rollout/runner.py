@@ -16,6 +16,7 @@ from agentfly.errors import AgentFlyError
 from agentfly.models.spec import ModelSpec
 from agentfly.resources import ManagerHandle, ResourceClient
 from agentfly.rollout.groups import GroupAssembler
+from agentfly.rollout.player import failed
 from agentfly.rollout.request import GroupRequest, RolloutOptions, RolloutRequest
 from agentfly.rollout.task import start_queue, start_worker
 from agentfly.rollout.trajectory import Group, Trajectory
@@ -116,7 +117,8 @@ class RolloutRunner:
                 deaths += 1
                 _log.warning("%s died (%s); its rollouts start over", name, type(error).__name__)
                 for request in await self._queue.lost.remote(name):
-                    self._finished.put_nowait(_lost(request))
+                    died = f"the worker process died {request.attempt} times while this rollout ran in it"
+                    self._finished.put_nowait(failed(request, request.attempt, died))
                 if deaths >= _MAX_DEATHS_IN_A_ROW:
                     message = (
                         f"rollout workers died {deaths} times in a row without finishing a rollout; the last: {error}"
@@ -128,15 +130,3 @@ class RolloutRunner:
         for trajectory in trajectories:
             self._finished.put_nowait(trajectory)
         await self._queue.delivered.remote(worker, [trajectory.rollout_id for trajectory in trajectories])
-
-
-def _lost(request: RolloutRequest) -> Trajectory:
-    return Trajectory(
-        request.id,
-        request.group_id,
-        request.index,
-        request.task,
-        finish_reason="error",
-        attempt=request.attempt,
-        error=f"the worker process died {request.attempt} times while this rollout ran in it",
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from agentfly.models.dialects.completions import CompletionsDialect
 from agentfly.models.spec import ModelSpec
 from agentfly.resources import ManagerHandle, ResourceClient
 from agentfly.rollout.chat_format import ChatFormat
-from agentfly.rollout.gateway.server import DIALECTS, authorized, refusal_headers
+from agentfly.rollout.gateway.server import DIALECTS, authorized, json_body, refusal_headers
 from agentfly.serving.endpoint import PoolEndpoint, events
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class PoolServer:
             if name not in ROUTES:
                 known = ", ".join(f"/v1/{route}" for route in (*ROUTES, "models"))
                 raise RequestRefused(f"there is no /{path}; there are: {known}", status=404, code="not_found")
-            request = dialect.read(_body(await http.body()))
+            request = dialect.read(json_body(await http.body()))
             endpoint = await self._started()
             if not request.stream:
                 return JSONResponse(dialect.write(request, await endpoint.answer(request, None)))
@@ -132,13 +131,3 @@ async def serving(model: ModelSpec, manager: ManagerHandle, options: ServeOption
         yield f"http://{options.host}:{options.port}/v1"
     finally:
         await asyncio.to_thread(serve.shutdown)
-
-
-def _body(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise RequestRefused("the body must be a JSON object")
-    return body

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from agentfly.models.engine import Message, Sampling
-from agentfly.rollout.trajectory import Segment
+from agentfly.rollout.conversation import MessageConversation
 from agentfly.rollout.turns import AssistantTurn
 
 
-class PlayedConversation:
+class PlayedConversation(MessageConversation):
     """The `Conversation` of a rollout that somebody else steps.
 
     Args:
@@ -18,17 +18,9 @@ class PlayedConversation:
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages: list[Message] = list(messages)
+        super().__init__(messages)
         self.wanted = asyncio.Event()
         self._turn: asyncio.Future[AssistantTurn] | None = None
-
-    @property
-    def max_context(self) -> None:
-        return None
-
-    @property
-    def prompt_length(self) -> int:
-        return 0
 
     def say(self, turn: AssistantTurn) -> None:
         """Give the turn that `next` waits for; only after `wanted`."""
@@ -42,12 +34,3 @@ class PlayedConversation:
         turn = await self._turn
         self.messages.append(turn.message)
         return turn
-
-    def add(self, messages: Sequence[Message]) -> None:
-        self.messages.extend(messages)
-
-    def segments(self) -> list[Segment]:
-        return []
-
-    def drift(self) -> None:
-        return None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from resources.clusters import run_script
 
 pytestmark = pytest.mark.slow
 
@@ -65,17 +63,8 @@ finally:
 
 
 async def test_hosts_without_a_place_are_pending_demand(tmp_path: Path) -> None:
-    tests = str(Path(__file__).parents[1])
-    script = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SCRIPT, tests), stdout=subprocess.PIPE, cwd=tmp_path
-    )
-    try:
-        output, _ = await asyncio.wait_for(script.communicate(), 240)
-    finally:
-        if script.returncode is None:
-            script.kill()
-            await script.wait()
-    before, waiting, after, used = map(json.loads, output.decode().splitlines()[-4:])
+    lines = await run_script(SCRIPT, tmp_path, 240)
+    before, waiting, after, used = map(json.loads, lines[-4:])
     assert before == []
     assert waiting == [[2, {"CPU": 0.5, "site": 1.0}]], "two hosts of two slots for three who wait"
     assert after == []

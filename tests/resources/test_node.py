@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from resources.clusters import run_script
 
 pytestmark = pytest.mark.slow
 
@@ -64,15 +62,6 @@ finally:
 
 
 async def test_leases_of_a_dead_node_die_and_others_go_on_elsewhere(tmp_path: Path) -> None:
-    tests = str(Path(__file__).parents[1])
-    script = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SCRIPT, tests), stdout=subprocess.PIPE, cwd=tmp_path
-    )
-    try:
-        output, _ = await asyncio.wait_for(script.communicate(), 200)
-    finally:
-        if script.returncode is None:
-            script.kill()
-            await script.wait()
-    told = [line for line in output.decode().splitlines() if line.startswith(("died", "replaced"))]  # Ray tells more
+    lines = await run_script(SCRIPT, tmp_path, 200)
+    told = [line for line in lines if line.startswith(("died", "replaced"))]  # Ray tells more
     assert told == ["died", "replaced 1"]

@@ -14,6 +14,7 @@ from agentfly.models.dialects.common import (
     list_of,
     number,
     object_of,
+    openai_error,
     refuse_forced_tools,
     text_of,
     tool_of,
@@ -70,7 +71,7 @@ class ChatDialect:
         return whole_answer
 
     def refuse(self, error: RequestRefused) -> dict[str, Any]:
-        return {"error": {"message": str(error), "type": error.code, "code": error.code, "param": None}}
+        return openai_error(error)
 
     def emitter(self, request: ChatRequest, id: str, created: int) -> ChatEmitter:
         return ChatEmitter(self, request, id, created)

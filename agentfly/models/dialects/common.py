@@ -194,6 +194,11 @@ def tool_of(name: Any, description: Any, parameters: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": description or "", "parameters": schema}}
 
 
+def openai_error(error: RequestRefused) -> dict[str, Any]:
+    """A refusal as OpenAI's clients read it."""
+    return {"error": {"message": str(error), "type": error.code, "code": error.code, "param": None}}
+
+
 def refuse_forced_tools(choice: Any) -> bool:
     """Whether tools may be used; a policy can't be forced to use one."""
     kind = choice.get("type") if isinstance(choice, Mapping) else choice

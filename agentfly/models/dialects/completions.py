@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentfly.models.dialects.chat import usage
-from agentfly.models.dialects.common import Answer, ChatRequest, RequestRefused, event, list_of, number, whole
+from agentfly.models.dialects.common import (
+    Answer,
+    ChatRequest,
+    RequestRefused,
+    event,
+    list_of,
+    number,
+    openai_error,
+    whole,
+)
 
 
 class CompletionsDialect:
@@ -48,7 +57,7 @@ class CompletionsDialect:
         return {**head, "choices": [choice], "usage": usage(answer)}
 
     def refuse(self, error: RequestRefused) -> dict[str, Any]:
-        return {"error": {"message": str(error), "type": error.code, "code": error.code, "param": None}}
+        return openai_error(error)
 
     def emitter(self, request: ChatRequest, id: str, created: int) -> CompletionsEmitter:
         return CompletionsEmitter(self, request, id, created)

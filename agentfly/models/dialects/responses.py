@@ -15,6 +15,7 @@ from agentfly.models.dialects.common import (
     list_of,
     number,
     object_of,
+    openai_error,
     refuse_forced_tools,
     text_of,
     tool_of,
@@ -68,7 +69,7 @@ class ResponsesDialect:
         }
 
     def refuse(self, error: RequestRefused) -> dict[str, Any]:
-        return {"error": {"message": str(error), "type": error.code, "code": error.code, "param": None}}
+        return openai_error(error)
 
     def emitter(self, request: ChatRequest, id: str, created: int) -> ResponsesEmitter:
         return ResponsesEmitter(self, request, id, created)

@@ -9,6 +9,7 @@ from agentfly.errors import ModelError
 from agentfly.models.engine import Sampling
 from agentfly.models.local.sequence import Sequence
 from agentfly.models.local.uniforms import SEED_MASK
+from agentfly.models.prompts import check_prompt
 from agentfly.models.stopping import StopText
 
 
@@ -34,27 +35,12 @@ def make_sequence(
         ModelError: the prompt is empty, has ids outside the vocabulary or leaves no room in the
             context, or a sampling parameter is out of range.
     """
-    tokens = [int(token) for token in prompt_ids]
-    _check_prompt(tokens, vocab_size, max_context)
+    tokens = check_prompt(prompt_ids, vocab_size, max_context)
     _check_sampling(sampling)
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed & SEED_MASK
     limit = min(len(tokens) + sampling.max_tokens, max_context)
     told = 0 if streamed else None
     return Sequence(identity, session, tokens, sampling, seed, limit, priority, stop_text=stop_text, told=told)
-
-
-def _check_prompt(tokens: list[int], vocab_size: int, max_context: int) -> None:
-    if not tokens:
-        raise ModelError("the prompt is empty: send at least one token")
-    if len(tokens) >= max_context:
-        raise ModelError(
-            f"the prompt has {len(tokens)} tokens, the context takes {max_context}: no room for a completion"
-        )
-    if min(tokens) < 0 or max(tokens) >= vocab_size:
-        position = next(i for i, token in enumerate(tokens) if not 0 <= token < vocab_size)
-        raise ModelError(
-            f"prompt token {tokens[position]} at position {position} is outside the vocabulary of {vocab_size}"
-        )
 
 
 def _check_sampling(sampling: Sampling) -> None:

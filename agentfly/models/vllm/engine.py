@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ModelError, ResourceDied, first_line
 from agentfly.models.engine import Completion, EngineInfo, Piece, Sampling
+from agentfly.models.prompts import check_prompt
 from agentfly.models.vllm.launch import launch
 from agentfly.models.vllm.options import VllmOptions
 from agentfly.models.vllm.translate import (
     VersionStart,
-    check_prompt,
     completion_of,
     piece_of_output,
     sampling_params,

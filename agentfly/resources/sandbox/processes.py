@@ -18,10 +18,9 @@ from uuid import uuid4
 from agentfly.errors import StartFailed
 from agentfly.resources.sandbox.bubblewrap.cgroups import Group, GroupLimits
 from agentfly.resources.sandbox.bubblewrap.limiting import Cgroups, new_group
-from agentfly.resources.sandbox.inside.frames import Value
 from agentfly.resources.sandbox.link import Link, LinkClosed
 from agentfly.resources.sandbox.owners import is_dead, this_process
-from agentfly.resources.sandbox.program import bundle
+from agentfly.resources.sandbox.program import bundle, first_message
 from agentfly.resources.sandbox.remote import RemoteRuntime
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -66,7 +65,7 @@ async def launch_tree(settings: SandboxSettings, cgroups: Cgroups, launch: Launc
     link: Link | None = None
     try:
         link = await Link.open(ours)
-        link.send(_settings_message(settings, tree.folder))
+        link.send(first_message(settings, [tree.folder]))
         await asyncio.wait_for(asyncio.shield(link.ready), _START_TIMEOUT)
     except BaseException as error:
         (link or ours).close()
@@ -218,17 +217,3 @@ def _remove_folders_of_the_dead() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*-*"):
         if is_dead(path.name.removeprefix(_FOLDER).rpartition("-")[0]):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _settings_message(settings: SandboxSettings, folder: str) -> dict[str, Value]:
-    """The first message to the controller; counts of processes and files would be the whole user's."""
-    return {
-        "memory": settings.memory,
-        "watch_memory": 0,
-        "processes": 0,
-        "file_size": settings.disk,
-        "max_files": 0,
-        "max_output": settings.max_output,
-        "packages": "",
-        "folders": folder,
-    }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+from agentfly.errors import ConfigError
 from agentfly.resources.sandbox.results import CommandResult, FileEntry, Piece, PythonResult, Status
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -147,6 +148,17 @@ class Runtime(Protocol):
     async def kill(self) -> None:
         """End everything inside; nothing of it is left when this returns. It may be called again."""
         ...
+
+
+def check_limits(provider: str, settings: SandboxSettings, can: Collection[str]) -> None:
+    """See that a provider can limit all that the settings require.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    never = [name for name in settings.require if name not in can]
+    if never:
+        raise ConfigError(f"require: the provider {provider!r} can't limit {never[0]}")
 
 
 class Provider(Protocol):

@@ -11,7 +11,7 @@ from agentfly.errors import ConfigError
 from agentfly.resources.sandbox.bubblewrap.limiting import own_cgroups
 from agentfly.resources.sandbox.processes import GROUP_LIMITS, Launch, launch_tree
 from agentfly.resources.sandbox.program import BOOT
-from agentfly.resources.sandbox.provider import Capability, Check
+from agentfly.resources.sandbox.provider import Capability, Check, check_limits
 from agentfly.resources.sandbox.remote import RemoteRuntime
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -30,9 +30,7 @@ class ProcessProvider:
 
     def check(self, settings: SandboxSettings) -> None:
         """See `Provider`."""
-        never = [name for name in settings.require if name not in GROUP_LIMITS]
-        if never:
-            raise ConfigError(f"require: the provider 'process' can't limit {never[0]}")
+        check_limits("process", settings, GROUP_LIMITS)
         if settings.mounts:
             raise ConfigError("mounts: the provider 'process' sees the whole machine, nothing can be shown to it")
         if settings.python is not None:

@@ -72,7 +72,7 @@ class _Handler:
         try:
             if not authorized(http.headers, [self._key]):
                 raise RequestRefused("the key is not this session's", status=401, code="invalid_api_key")
-            request = dialect.read(_body(await http.read()))
+            request = dialect.read(json_body(await http.read()))
             if request.stream:
                 return await self._stream(http, dialect, request)
             answer = await self._answer(request, None)
@@ -122,7 +122,8 @@ def authorized(headers: Mapping[str, str], keys: list[str]) -> bool:
     return any(secrets.compare_digest(given.encode(), key.encode()) for key in keys)
 
 
-def _body(raw: bytes) -> dict[str, Any]:
+def json_body(raw: bytes) -> dict[str, Any]:
+    """The JSON object that a call brings. Raises RequestRefused when it is none."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):

@@ -34,7 +34,7 @@ from agentfly.resources.sandbox.bubblewrap.process import BubblewrapTree
 from agentfly.resources.sandbox.bubblewrap.seccomp import filter_program
 from agentfly.resources.sandbox.inside.frames import Value
 from agentfly.resources.sandbox.link import Link, LinkClosed
-from agentfly.resources.sandbox.program import BOOT, bundle
+from agentfly.resources.sandbox.program import BOOT, bundle, first_message
 from agentfly.resources.sandbox.remote import RemoteRuntime
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -74,7 +74,8 @@ async def launch(settings: SandboxSettings, cgroups: Cgroups) -> RemoteRuntime:
     link: Link | None = None
     try:
         link = await Link.open(ours)
-        first = _settings_message(settings, packages, counted="memory" in cgroups.controllers)
+        watched = "memory" not in cgroups.controllers
+        first = first_message(settings, [WORKSPACE, TMP], packages=packages, own_counts=True, watch_memory=watched)
         await asyncio.wait_for(_get_ready(tree, link, info.fileno(), first), _START_TIMEOUT)
     except BaseException as error:
         (link or ours).close()
@@ -235,20 +236,6 @@ def _group(settings: SandboxSettings, cgroups: Cgroups) -> Group | None:
         group.try_remove()
         raise StartFailed(f"the sandbox could not be limited: {error}") from None
     return group
-
-
-def _settings_message(settings: SandboxSettings, packages: tuple[str, ...], counted: bool) -> dict[str, Value]:
-    """The first message to the program inside."""
-    return {
-        "memory": settings.memory,
-        "watch_memory": 0 if counted else settings.memory,
-        "processes": settings.max_processes,
-        "file_size": settings.disk,
-        "max_files": settings.max_files,
-        "max_output": settings.max_output,
-        "packages": "\0".join(packages),
-        "folders": f"{WORKSPACE}\0{TMP}",
-    }
 
 
 def _advice(reason: str) -> str:

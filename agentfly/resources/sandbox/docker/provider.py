@@ -14,7 +14,7 @@ from agentfly.errors import ConfigError, StartFailed, first_line
 from agentfly.resources.sandbox.docker.options import DockerOptions, parse_options
 from agentfly.resources.sandbox.link import LinkClosed
 from agentfly.resources.sandbox.owners import is_dead, machine, this_process
-from agentfly.resources.sandbox.provider import Capability, Check
+from agentfly.resources.sandbox.provider import Capability, Check, check_limits
 from agentfly.resources.sandbox.relay.link import GRACE, open_link
 from agentfly.resources.sandbox.remote import RemoteRuntime
 from agentfly.resources.sandbox.settings import SandboxSettings
@@ -45,9 +45,7 @@ class DockerProvider:
     def check(self, settings: SandboxSettings) -> None:
         """See `Provider`."""
         parse_options(settings.options)
-        never = [name for name in settings.require if name not in _HELD]
-        if never:
-            raise ConfigError(f"require: the provider 'docker' can't limit {never[0]}")
+        check_limits("docker", settings, _HELD)
         if settings.packages:
             raise ConfigError("packages: the provider 'docker' has those of its image")
         if settings.python is not None:

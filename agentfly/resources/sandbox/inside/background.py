@@ -48,11 +48,6 @@ class Process:
             loop.watch(output.descriptor, self._reader(output))
         self._feed()
 
-    @property
-    def pid(self) -> int:
-        """Of its shell."""
-        return self._command.pid
-
     def collect(self, wait: float, answer: Answer) -> None:
         """Answer with what is new, as soon as there is something, it has ended, or the time is over."""
         self.drop_answer()

@@ -19,7 +19,7 @@ from agentfly.resources.sandbox.inside.interpreter import Interpreter
 from agentfly.resources.sandbox.inside.jobs import CommandJob, Job, PythonJob
 from agentfly.resources.sandbox.inside.limits import Limits, close_all
 from agentfly.resources.sandbox.inside.loop import WRITE, Loop
-from agentfly.resources.sandbox.inside.output import Output, Pieces
+from agentfly.resources.sandbox.inside.output import Pieces, Pipe
 from agentfly.resources.sandbox.inside.signals import signals
 from agentfly.resources.sandbox.inside.watch import Watch, processes
 
@@ -54,7 +54,7 @@ class Controller:
         self._collecting: dict[bytes, Process] = {}  # by the request that waits for news
         self._python: tuple[bytes, PythonJob] | None = None
         self._queue: deque[Frame] = deque()
-        self._leftovers: list[Output | Pieces] = []
+        self._leftovers: list[Pipe] = []
         self._lost = False  # the interpreter died between two calls
         self._interpreter = self._new_interpreter()
         self._interpreter_pid = self._interpreter.pid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 
 _CHUNK = 1 << 18
 # A program that has written this much, and goes on, is ended.
@@ -11,32 +12,24 @@ ENDLESS = 1 << 28
 _MOST_LEFT = 1 << 21
 
 
-class Output:
+class Pipe(ABC):
     """The reading end of a pipe.
 
     Args:
         descriptor: the reading end; made non-blocking here.
-        limit: bytes to keep.
+        chunk: bytes that one reading takes at most.
     """
 
-    def __init__(self, descriptor: int, limit: int) -> None:
+    def __init__(self, descriptor: int, chunk: int) -> None:
         self.descriptor = descriptor
-        self.size = 0
         self.open = True
-        self._limit = limit
-        self._head = bytearray()
-        self._tail = bytearray()
+        self._chunk = chunk
         os.set_blocking(descriptor, False)
-
-    @property
-    def truncated(self) -> bool:
-        """Whether there was more than the limit."""
-        return self.size > self._limit
 
     def read(self) -> int:
         """Take what is there, up to a chunk; returns how much."""
         try:
-            data = os.read(self.descriptor, _CHUNK)
+            data = os.read(self.descriptor, self._chunk)
         except BlockingIOError:
             return 0
         except OSError:
@@ -51,8 +44,35 @@ class Output:
         while self.open and left > 0 and (got := self.read()):
             left -= got
 
+    @abstractmethod
     def clear(self) -> None:
         """Forget what was read: something new begins."""
+
+    @abstractmethod
+    def _keep(self, data: bytes) -> None:
+        """Take in what was read."""
+
+
+class Output(Pipe):
+    """All of it that is to be kept.
+
+    Args:
+        limit: bytes to keep.
+    """
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        super().__init__(descriptor, _CHUNK)
+        self.size = 0
+        self._limit = limit
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    @property
+    def truncated(self) -> bool:
+        """Whether there was more than the limit."""
+        return self.size > self._limit
+
+    def clear(self) -> None:
         self.size = 0
         self._head, self._tail = bytearray(), bytearray()
 
@@ -73,23 +93,20 @@ class Output:
             del self._tail[: -self._limit]
 
 
-class Pieces:
-    """The reading end of a pipe, whose content is fetched piece by piece.
+class Pieces(Pipe):
+    """What is fetched piece by piece.
 
     Args:
-        descriptor: the reading end; made non-blocking here.
         limit: bytes that wait at most.
         hold: whoever writes more than that waits for the reader; otherwise the oldest is left out.
     """
 
     def __init__(self, descriptor: int, limit: int, hold: bool) -> None:
-        self.descriptor = descriptor
-        self.open = True
+        super().__init__(descriptor, min(_CHUNK, max(limit, 1)))
         self.left_out = 0
         self._limit = limit
         self._hold = hold
         self._waiting = bytearray()
-        os.set_blocking(descriptor, False)
 
     @property
     def waiting(self) -> bool:
@@ -101,30 +118,14 @@ class Pieces:
         """Whether nothing is to be read before something has been fetched."""
         return self._hold and len(self._waiting) >= self._limit
 
-    def read(self) -> int:
-        """Take what is there, up to a chunk; returns how much."""
-        try:
-            data = os.read(self.descriptor, min(_CHUNK, max(self._limit, 1)))
-        except BlockingIOError:
-            return 0
-        except OSError:
-            data = b""
-        self.open = bool(data)
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    def _keep(self, data: bytes) -> None:
         self._waiting += data
         if not self._hold and len(self._waiting) > self._limit:
             self.left_out += len(self._waiting) - self._limit
             del self._waiting[: -self._limit]
-        return len(data)
-
-    def drain(self) -> None:
-        """Take what a program left that has ended."""
-        left = _MOST_LEFT
-        while self.open and left > 0 and (got := self.read()):
-            left -= got
-
-    def clear(self) -> None:
-        """Forget what was read."""
-        self._waiting.clear()
 
     def take(self, last: bool) -> bytes:
         """Fetch what waits; a character that isn't there as a whole waits for its rest, unless this is the last."""

@@ -16,7 +16,7 @@ from uuid import uuid4
 from agentfly.errors import StartFailed
 from agentfly.resources.sandbox.inside.frames import HEADER, Frame, Value, decode, encode
 from agentfly.resources.sandbox.link import LinkClosed
-from agentfly.resources.sandbox.program import BOOT, bundle
+from agentfly.resources.sandbox.program import BOOT, bundle, first_message
 from agentfly.resources.sandbox.relay import inside
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -126,11 +126,12 @@ async def open_link(machine: Machine, settings: SandboxSettings, *, workdir: str
     code, said = await machine.execute(made, GRACE)
     if code != 0:
         raise StartFailed(f"the sandbox's image has no {python!r}, or {workdir!r} can't be made in it: {said.strip()}")
+    folders = [workdir] if workdir == "/tmp" else [workdir, "/tmp"]
     files = {
         "inside.py": _program(),
         "bundle": bundle(False),
         "boot": BOOT.encode(),
-        "settings": encode(_settings_message(settings, workdir)),
+        "settings": encode(first_message(settings, folders)),
     }
     for name, data in files.items():
         await machine.put(posixpath.join(folder, name), data)
@@ -150,18 +151,3 @@ async def open_link(machine: Machine, settings: SandboxSettings, *, workdir: str
 @cache
 def _program() -> bytes:
     return Path(inside.__file__).read_bytes()
-
-
-def _settings_message(settings: SandboxSettings, workdir: str) -> dict[str, Value]:
-    """The first message to the controller; what holds for all processes together the machine itself limits."""
-    folders = workdir if workdir == "/tmp" else f"{workdir}\0/tmp"
-    return {
-        "memory": settings.memory,
-        "watch_memory": 0,
-        "processes": 0,
-        "file_size": settings.disk,
-        "max_files": 0,
-        "max_output": settings.max_output,
-        "packages": "",
-        "folders": folders,
-    }

@@ -16,7 +16,7 @@ from agentfly.resources.sandbox.bubblewrap.limiting import own_cgroups
 from agentfly.resources.sandbox.bubblewrap.machine import Python, drop_to, package_folders, python_for_inside
 from agentfly.resources.sandbox.processes import GROUP_LIMITS, Launch, launch_tree
 from agentfly.resources.sandbox.program import BOOT
-from agentfly.resources.sandbox.provider import Capability, Check
+from agentfly.resources.sandbox.provider import Capability, Check, check_limits
 from agentfly.resources.sandbox.remote import RemoteRuntime
 from agentfly.resources.sandbox.settings import SandboxSettings
 
@@ -56,9 +56,7 @@ class SandlockProvider:
 
     def check(self, settings: SandboxSettings) -> None:
         """See `Provider`."""
-        never = [name for name in settings.require if name not in GROUP_LIMITS]
-        if never:
-            raise ConfigError(f"require: the provider 'sandlock' can't limit {never[0]}")
+        check_limits("sandlock", settings, GROUP_LIMITS)
         if settings.mounts:
             raise ConfigError("mounts: the provider 'sandlock' has no mounts")
         if settings.options:

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 from agentfly.errors import ToolError
 
-_OPERATOR = re.compile(r"[();<>|&\n]+")
+_OPERATORS = "();<>|&\n"
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+# What is quoted is no operator, which words don't show once they are read: it stands for itself in other signs.
+_HIDDEN = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
+_SHOWN = {hidden: sign for sign, hidden in _HIDDEN.items()}
+_OPERATOR = re.compile(f"[{re.escape(_OPERATORS)}]+")
 _REDIRECTION = re.compile(r"[<>]+[&|]?")
 _SUBSTITUTION = ("$(", "`", "<(", ">(", "$'", '$"', "${")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
@@ -56,16 +61,17 @@ class ShellPolicy:
                 raise ToolError(f"{sign!r} in a command is not allowed here; {allowed}")
         for program in _programs(_words(command)):
             if program not in (self.allow or ()):
-                raise ToolError(f"{program!r} is not allowed here; {allowed}")
+                raise ToolError(f"{program.translate(_SHOWN)!r} is not allowed here; {allowed}")
 
 
 def _words(command: str) -> list[str]:
-    """Words and operators.
+    """Words and operators; operators in quotes, or behind a backslash, are hidden in their words.
 
     Raises:
         ToolError: a quote isn't closed.
     """
-    lexer = shlex.shlex(command, posix=True, punctuation_chars="();<>|&\n")
+    plain = _QUOTED.sub(lambda quoted: quoted[0].translate(_HIDDEN), command)
+    lexer = shlex.shlex(plain, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t", "", True
     try:
         return list(lexer)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from agentfly.envs.sandbox_tools import ShellPolicy
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentfly.errors import ToolError
@@ -80,7 +80,7 @@ def test_denied_programs_are_refused(command: str) -> None:
         DENY.check(command)
 
 
-@pytest.mark.parametrize("command", ["echo curl", "ls rm", "grep -r 'rm x' .", "cat curl.txt; echo done"])
+@pytest.mark.parametrize("command", ["echo curl", "ls rm", "grep -r 'rm x' .", "cat curl.txt; echo done", "ls ';' rm"])
 def test_what_only_mentions_them_runs(command: str) -> None:
     DENY.check(command)
 
@@ -88,6 +88,10 @@ def test_what_only_mentions_them_runs(command: str) -> None:
 PIECES = [*"ls echo rm x a=b ; | & && > >> < 2>&1 &> ' ( ) { } ! # $x".split(), "\n", '"', "\\", " "]
 
 
+@example("\\;")
+@example("';' x")
+@example("echo \\\nrm")
+@example("ls |\\\n rm")
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
 @settings(max_examples=150, deadline=None)
 def test_bash_never_runs_another_program_than_the_allowed(
